@@ -69,6 +69,7 @@ pub fn lower_cuda() -> Pass {
         tir::lower_match_buffer().mandatory(),
         tir::lower_opaque_block().mandatory(),
         tir::simplify(),
+        tir::zero_unwritten().mandatory(),
         // From here on, whatever touches memory is in a kernel.
         tir::make_kernels().mandatory(),
         // Shared memory shrinks to what one iteration of the loops around its loops over threads uses.
@@ -79,7 +80,6 @@ pub fn lower_cuda() -> Pass {
         // From here on, passes see the program of one thread, and barriers as calls with an effect. The memory of a thread
         // shrinks to what this thread uses.
         tir::plan_and_update_buffer_allocation_location(),
-        tir::zero_unwritten().mandatory(),
         tir::compact_buffer_allocation(),
         tir::align_storage(),
         tir::flatten_buffer().mandatory(),

@@ -264,9 +264,9 @@ fn kernels_that_are_no_program_of_one_thread() {
     });
     let large = program(|x, y| {
         let tile = Buffer::with_scope("tile", [PrimExpr::index(9000)], I64, Scope::Shared);
-        let i = Var::index("i");
         let each = |var: &Var, body: &dyn Fn(PrimExpr) -> Stmt| {
-            let inner = For::serial(i.clone(), 2250, body(at(var) * 2250 + at(&i)));
+            let i = Var::index("i");
+            let inner = For::serial(i.clone(), 2250, body(at(var) * 2250 + PrimExpr::from(&i)));
             bound(ThreadTag::ThreadIdxX, var, 4, inner.into())
         };
         let fill = each(&tx, &|at| Stmt::store(&tile, [at.clone()], x.load([at.floormod(4096)])));

@@ -2,7 +2,8 @@
 //!
 //! TVM counterpart: none; there an access outside of thread bindings is an error of `VerifyMemory`.
 //! Requires: no blocks. Ensures: the outermost loops over thread indices are kernels, and each access is in one of them.
-//! What is in no such loop becomes a kernel of one thread, or of a thread for each iteration if it is a parallel loop.
+//! What is in no such loop becomes a kernel of one thread, or of a thread for each iteration if it is a parallel loop, or if it
+//! fills a buffer.
 //! Loops are serial, or over a thread index other than `vthread`: virtual threads, vectors and parallel loops inside of a
 //! kernel run one iteration after the other.
 
@@ -13,7 +14,8 @@ use crate::ir::{IrError, Span, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::reads_memory;
 use crate::tir::{
-    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, ThreadTag, Visitor, walk_expr, walk_stmt,
+    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, ThreadTag, Visitor, uses_var, walk_expr,
+    walk_stmt,
 };
 
 /// Threads of a block that runs the iterations of a parallel loop: a multiple of the warp, and small enough for every GPU.
@@ -35,6 +37,10 @@ fn on_host(stmt: &Stmt, span: &Span) -> Result<Stmt, IrError> {
         return Ok(match stmt {
             Stmt::SeqStmt(stmts) => sequence(stmts, span)?,
             Stmt::For(node) if node.kind == ForKind::Parallel && touches_memory(stmt) => threads(node),
+            Stmt::For(node) if touches_memory(stmt) => match fused_fill(node) {
+                Some(fill) => threads(&fill),
+                None => one_thread(stmt.serialised()),
+            },
             _ if touches_memory(stmt) => one_thread(stmt.serialised()),
             _ => stmt.serialised(),
         });
@@ -128,6 +134,36 @@ fn threads(node: &For) -> Stmt {
     let body = For { kind: kind(ThreadTag::ThreadIdxX), ..For::serial(tx, block, body) }.into();
     let span = node.span.clone();
     For { kind: kind(ThreadTag::BlockIdxX), span, ..For::serial(bx, blocks, body) }.into()
+}
+
+/// The nest `node` as one loop, if it fills a buffer with a constant: `for i { for j { b[[i, j]] = 0 } }`.
+fn fused_fill(node: &For) -> Option<For> {
+    let mut loops = vec![node];
+    let mut body = &node.body;
+    while let Stmt::For(inner) = body {
+        loops.push(inner);
+        body = &inner.body;
+    }
+    let Stmt::BufferStore(store) = body else { return None };
+    let constant = matches!(store.value, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_));
+    let indices = store.indices.iter().map(PrimExpr::as_var).eq(loops.iter().map(|it| Some(&it.loop_var)));
+    let outer = |it: &For, at: usize| loops[..at].iter().any(|outer| uses_var(&it.extent, &outer.loop_var));
+    let apart = loops
+        .iter()
+        .enumerate()
+        .all(|(at, it)| it.min.is_const(0) && !reads_memory(&it.extent) && !outer(it, at));
+    if !constant || !indices || !apart || store.predicate.is_some() {
+        return None;
+    }
+    let at = Var::index("at");
+    let (mut rest, mut values) = (PrimExpr::from(&at), FxHashMap::default());
+    for it in loops[1..].iter().rev() {
+        values.insert(it.loop_var.id(), rest.clone().floormod(it.extent.clone()));
+        rest = rest.floordiv(it.extent.clone());
+    }
+    values.insert(node.loop_var.id(), rest);
+    let extent = loops.iter().map(|it| it.extent.clone()).reduce(|a, b| a * b)?;
+    Some(For { span: node.span.clone(), ..For::serial(at, extent, DeepSubstitute::stmt(values, body)) })
 }
 
 fn has_kernels(stmt: &Stmt) -> bool {
