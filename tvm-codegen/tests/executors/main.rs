@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aarch64;
+mod cuda;
 mod data;
 mod deep;
 mod elementary;

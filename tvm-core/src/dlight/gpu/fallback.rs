@@ -21,21 +21,28 @@ pub(super) const RULE: GpuRule = GpuRule {
 /// latency of the others.
 const THREADS: i64 = 256;
 
+/// A loop around a block.
+struct Around {
+    /// True if it drives spatial axes alone.
+    spatial: bool,
+    /// The extent, if it is a constant.
+    extent: Option<i64>,
+}
+
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
-    let spatial = spatial_loops(s, name)?;
-    let count = spatial.len();
-    if spatial.contains(&true) {
+    let around = loops_around(s, name)?;
+    if around.iter().any(|it| it.spatial) {
         let mut fork = s.clone();
-        if let Ok(text) = in_order_of_axes(&mut fork, name, &spatial, limits) {
+        if let Ok(text) = spatial_outside(&mut fork, name, &around, limits) {
             *s = fork;
             return Ok(Some(text));
         }
     }
-    for depth in (1..=count).rev() {
+    for depth in (1..=around.len()).rev() {
         let mut fork = s.clone();
         let block = fork.block(name)?;
         let loops = fork.get_loops(block)?;
-        if let Ok(text) = bind(&mut fork, &loops[..depth], limits) {
+        if let Ok(text) = bind(&mut fork, &loops[..depth], around[..depth].iter(), limits) {
             *s = fork;
             return Ok(Some(format!("the {depth} outer loops, {text}")));
         }
@@ -43,45 +50,51 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     Ok(None)
 }
 
-/// For each loop around the block, outermost first, whether it drives spatial axes alone.
-fn spatial_loops(s: &Schedule, name: &str) -> Result<Vec<bool>, ScheduleError> {
+/// The loops around the block, outermost first.
+fn loops_around(s: &Schedule, name: &str) -> Result<Vec<Around>, ScheduleError> {
     let Some(realize) = s.state().blocks().iter().find(|it| &*it.block.name == name) else {
         return Ok(Vec::new());
     };
-    let mut spatial = Vec::new();
+    let mut around = Vec::new();
     for var in s.state().loops_above(StmtSRef::Block(realize.block.id)) {
         let node = s.state().get_for(var)?;
         let mut driven = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
-        spatial.push(
-            driven.all(|(axis, value)| axis.kind == IterKind::Spatial || !uses_var(value, &node.loop_var)),
-        );
+        let spatial =
+            driven.all(|(axis, value)| axis.kind == IterKind::Spatial || !uses_var(value, &node.loop_var));
+        around.push(Around { spatial, extent: node.extent.as_int() });
     }
-    Ok(spatial)
+    Ok(around)
 }
 
 /// Moves the spatial loops outside and binds them.
-fn in_order_of_axes(
+fn spatial_outside(
     s: &mut Schedule,
     name: &str,
-    spatial: &[bool],
+    around: &[Around],
     limits: &GpuLimits,
 ) -> Result<String, ScheduleError> {
     let block = s.block(name)?;
     let loops = s.get_loops(block)?;
-    let of = |kind: bool| loops.iter().zip(spatial).filter(move |it| *it.1 == kind).map(|it| *it.0);
+    let of =
+        |spatial: bool| loops.iter().zip(around).filter(move |it| it.1.spatial == spatial).map(|it| *it.0);
     let (outer, inner): (Vec<LoopRV>, Vec<LoopRV>) = (of(true).collect(), of(false).collect());
     if !inner.is_empty() {
         s.reorder_n(&[&outer[..], &inner].concat())?;
     }
-    let text = bind(s, &outer, limits)?;
+    let text = bind(s, &outer, around.iter().filter(|it| it.spatial), limits)?;
     Ok(format!("{} of {} loops spatial, {text}", outer.len(), loops.len()))
 }
 
 /// Runs the iterations of `loops` by the threads of as many blocks as that takes.
-fn bind(s: &mut Schedule, loops: &[LoopRV], limits: &GpuLimits) -> Result<String, ScheduleError> {
+fn bind<'a>(
+    s: &mut Schedule,
+    loops: &[LoopRV],
+    mut around: impl Iterator<Item = &'a Around>,
+    limits: &GpuLimits,
+) -> Result<String, ScheduleError> {
+    let count = around.try_fold(1i64, |count, it| count.checked_mul(it.extent?));
+    let threads = count.unwrap_or(THREADS).clamp(1, THREADS.min(limits.threads_per_block));
     let fused = s.fuse_n(loops)?;
-    let threads = s.state().get_for(fused.id())?.extent.as_int();
-    let threads = threads.unwrap_or(THREADS).clamp(1, THREADS.min(limits.threads_per_block));
     let [block, thread] = s.split(fused, [None, Some(threads)])?;
     s.bind(block, ThreadTag::BlockIdxX)?;
     s.bind(thread, ThreadTag::ThreadIdxX)?;
