@@ -77,6 +77,7 @@ TVM_INLINE uint16_t tvm_cvt_f32_f16(float x) {
   if (x != x) return sign | 0x7e00;
   double size = fabs((double)x);
   if (size >= 65520) return sign | 0x7c00;
+  if (size == 0) return sign;
   int exponent;
   frexp(size, &exponent);
   /* One in the last place; subnormals have that of the smallest normal number. */
