@@ -38,8 +38,6 @@ mod flatten_buffer;
 mod float_compute_legalize;
 #[cfg(test)]
 mod fuzz;
-#[cfg(test)]
-mod gpu_tests;
 mod hoist_conditions;
 mod hoist_expressions;
 mod inject_prefetch;

@@ -14,6 +14,9 @@
 //! allocations of shared memory, loops over threads, and a body without such loops; every store is run by each thread once.
 //! Extents of loops over one index are equal, and known to the host. Memory of a thread is allocated in its body.
 
+#[cfg(test)]
+mod tests;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::context::analyzer_for;
