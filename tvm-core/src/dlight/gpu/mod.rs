@@ -6,6 +6,8 @@
 //! the GPU. TVM counterpart: `dlight.gpu`.
 
 mod fallback;
+mod matmul;
+mod reduction;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +31,7 @@ struct GpuRule {
 }
 
 /// The rules, in the order in which they are tried.
-const RULES: &[GpuRule] = &[fallback::RULE];
+const RULES: &[GpuRule] = &[matmul::RULE, reduction::RULE, fallback::RULE];
 
 /// The program that [`default_schedule`](super::default_schedule) makes of `func` for a GPU with these limits, and what it did
 /// with each block; `None` if it leaves `func` as it is.

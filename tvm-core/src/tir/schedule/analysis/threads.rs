@@ -8,7 +8,7 @@ use super::injective::bindings;
 use super::{child_blocks, is_private};
 use crate::arith::{Analyzer, DomMap, IntervalSet, detect_linear_equation};
 use crate::ir::{Var, VarId};
-use crate::tir::schedule::rewrite::dims_analyzer;
+use crate::tir::schedule::rewrite::{bind_loop, dims_analyzer};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
     BlockRealize, Buffer, BufferRegion, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Range, Scope, Stmt,
@@ -100,7 +100,14 @@ impl<'a> Pair<'a> {
             }
         }
         let outside = over_a[..kernel].to_vec();
-        Ok(Some(Pair { state, sides, threads, thread, outside, analyzer: dims_analyzer(state) }))
+        let mut analyzer = dims_analyzer(state);
+        // The same loop around both sides: its variable has one value, in its range.
+        for var in over_a.iter().zip(&over_b).take_while(|(a, b)| a == b).map(|it| it.0) {
+            if outside.contains(var) || tag(var).is_some() {
+                bind_loop(&mut analyzer, state.get_for(*var)?);
+            }
+        }
+        Ok(Some(Pair { state, sides, threads, thread, outside, analyzer }))
     }
 
     fn check(&self, name: &'static str, waits: bool) -> Result<(), ScheduleError> {
