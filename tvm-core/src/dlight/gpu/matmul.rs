@@ -133,6 +133,6 @@ impl Product {
         // A thread reads its results column by column from rows that follow each other.
         let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);
         (large && few && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
-            .then(|| Product { batch, row: *row, column: *column, term: *term })
+            .then_some(Product { batch, row: *row, column: *column, term: *term })
     }
 }
