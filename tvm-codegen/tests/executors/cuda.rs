@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tvm_codegen::cuda::{self, Argument, CudaSource, Step};
 use tvm_codegen::lowered;
 use tvm_core::ir::IRModule;
-use tvm_core::pass::PassContext;
 use tvm_core::target::Target;
 use tvm_core::tir::PrimFunc;
 use tvm_core::tir::interp::Program;
@@ -209,9 +208,4 @@ pub(crate) fn copy(value: &Value) -> Value {
         ),
         other => other.clone(),
     }
-}
-
-/// Without a default schedule, programs are as their author scheduled them.
-pub(crate) fn without_schedule<R>(f: impl FnOnce() -> R) -> R {
-    PassContext::new().disable("DefaultSchedule").scope(f)
 }

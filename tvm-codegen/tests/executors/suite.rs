@@ -8,7 +8,7 @@ use tvm_core::tir::IterKind::{Reduce, Spatial};
 use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{ForKind, Param, PrimExpr, PrimFunc, Stmt};
 use tvm_runtime::abi::kernel_symbol;
-use tvm_runtime::{DataType, Tensor, Value};
+use tvm_runtime::{DataType, Value};
 
 use super::cuda::{self, copy};
 use super::data::{Rng, assert_close, call, random};

@@ -224,10 +224,8 @@ fn unchecked(func: &PrimFunc) -> Result<PrimFunc, String> {
     let module = IRModule::from_prim_func(func.clone());
     let context = PassContext::new().target(Target::cuda());
     let passes = lower_cuda();
-    let passes = passes
-        .parts()
-        .iter()
-        .filter(|it| !["CheckLoopKinds", "CheckBounds"].contains(&it.info.name.as_ref()));
+    let passes =
+        passes.parts().iter().filter(|it| !["CheckLoopKinds", "CheckBounds"].contains(&it.info.name));
     let mut module = module;
     for pass in passes.cloned().collect::<Vec<_>>() {
         module = pass.apply_in(module, &context).map_err(|err| err.to_string())?;
