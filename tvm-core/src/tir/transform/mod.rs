@@ -77,6 +77,7 @@ mod vectorize_transposes;
 mod verify_gpu_code;
 mod verify_lowered;
 mod verify_source;
+mod whole_write;
 mod zero_unwritten;
 
 pub use align_storage::{BUFFER_DIM_ALIGN, align_storage};
