@@ -21,6 +21,7 @@ examples! {
     Serving "docs/guide/src/serving.md"
     Vm "docs/guide/src/vm.md"
     Targets "docs/guide/src/targets.md"
+    Cuda "docs/guide/src/cuda.md"
     Debugging "docs/guide/src/debugging.md"
     ComingFrom "docs/guide/src/coming_from.md"
     BuildRs "docs/build_rs.md"

@@ -19,6 +19,8 @@ use crate::steps::{Handles, step};
 pub(crate) struct Count {
     pub(crate) accepted: usize,
     pub(crate) refused: usize,
+    /// Number of traces whose program became kernels of a GPU.
+    pub(crate) kernels: usize,
     /// Number of traces whose program takes too long to run.
     pub(crate) too_long: usize,
 }
@@ -76,16 +78,23 @@ fn unguarded(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<Pri
     replayed.map_err(|err| fail("replay", err.to_string()))?;
     structural_equal(s.func(), again.func()).map_err(|it| fail("replay", it.to_string()))?;
     let _ = s.func().to_string();
-    let lowered = lowered(s.func()).map_err(|it| fail("lowering", it))?;
+    let gpu = is_for_gpu(&s);
+    let lowered = match lowered(s.func(), gpu) {
+        Ok(func) => func,
+        // Threads of a kernel must have the same extents, and so on; a schedule is accepted before all of its loops are bound.
+        Err(_) if gpu => return Ok(None),
+        Err(it) => return Err(fail("lowering", it)),
+    };
+    count.kernels += usize::from(gpu);
     let fits = case.interpret(s.func(), false).map_err(|it| fail("interpreter", it))?;
     let fits = fits && case.interpret(&lowered, true).map_err(|it| fail("interpreter, lowered", it))?;
     count.too_long += usize::from(!fits);
-    let native = fits && !is_for_gpu(&s);
+    let native = fits && !gpu;
     Ok(native.then(|| s.into_func()))
 }
 
 /// True if the program has threads and shared memory.
-fn is_for_gpu(s: &Schedule) -> bool {
+pub(crate) fn is_for_gpu(s: &Schedule) -> bool {
     let shared = |it: &Arc<BlockRealize>| it.block.alloc_buffers.iter().any(|it| it.scope == Scope::Shared);
     let blocks = s.state().blocks();
     let bound = |sref: StmtSRef| {
@@ -105,12 +114,12 @@ fn failure(s: &Schedule, at: &str, what: &str) -> Failure {
     Failure { at: at.into(), what: format!("{what}\nthe trace:\n{}the program:\n{}", s.trace(), s.func()) }
 }
 
-/// Lowers `func` as it is, without a default schedule.
-pub(crate) fn lowered(func: &PrimFunc) -> Result<PrimFunc, String> {
+/// Lowers `func` as it is, without a default schedule, for this machine or a GPU.
+pub(crate) fn lowered(func: &PrimFunc, gpu: bool) -> Result<PrimFunc, String> {
+    let target = if gpu { Target::cuda() } else { Target::host() };
     let module = IRModule::from_prim_func(func.clone());
     let context = PassContext::new().disable("DefaultSchedule");
-    let mut lowered =
-        context.scope(|| codegen::lowered(&module, &Target::host())).map_err(|err| err.to_string())?;
+    let mut lowered = context.scope(|| codegen::lowered(&module, &target)).map_err(|err| err.to_string())?;
     lowered.pop().map(|(_, func)| func).ok_or_else(|| "the program is gone".into())
 }
 

@@ -62,12 +62,13 @@ fn fuzz_schedules() {
     flush(&mut batch, &mut failures);
     let names: Vec<String> = targets().iter().map(ToString::to_string).collect();
     println!(
-        "schedules: {traces} traces of {} kernels, {} steps accepted, {} refused, {} programs too long to run, {compiled} \
-         compiled for {}",
+        "schedules: {traces} traces of {} kernels, {} steps accepted, {} refused, {} programs too long to run, {} run as \
+         threads of a GPU, {compiled} compiled for {}",
         cases.len(),
         total.accepted,
         total.refused,
         total.too_long,
+        total.kernels,
         names.join(" and ")
     );
     let texts: Vec<String> =

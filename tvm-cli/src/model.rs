@@ -40,7 +40,7 @@ pub(crate) struct Model {
 /// Options for reading and compiling a model.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Target to compile for: host, c, llvm or interpreter, optionally followed by options such as -cpu=…; -cpu=x86-64,x86-64-v3,x86-64-v4
+    /// Target to compile for: host, c, llvm, interpreter or cuda (source only), optionally followed by options such as -cpu=…; -cpu=x86-64,x86-64-v3,x86-64-v4
     /// compiles kernels for several levels of x86-64, and the machine that runs them takes the highest one that it has.
     #[arg(long, default_value = "host")]
     pub(crate) target: Target,

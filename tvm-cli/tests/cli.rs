@@ -71,6 +71,15 @@ fn every_stage_can_be_seen() {
         let out = tvmc(&["compile", &model, "--emit", emit, "--target", "c"]);
         assert!(out.contains(want), "expected `{want}` in what --emit {emit} gives");
     }
+    let gpu = ["compile", &model, "--target", "cuda -arch=sm_90", "--emit"];
+    let out = tvmc(&[&gpu[..], &["cuda"]].concat());
+    assert!(out.contains("extern \"C\" __global__ void") && !out.contains("#include"), "{out}");
+    let out = tvmc(&[&gpu[..], &["schedule"]].concat());
+    assert!(out.contains("fallback (") && out.contains("#[bind(\"threadIdx.x\")]"), "{out}");
+    let (_, err) = refused(&["compile", &model, "--target", "c", "--emit", "cuda"]);
+    assert!(err.contains("target of kind `cuda`"), "{err}");
+    let (_, err) = refused(&["compile", &model, "--target", "cuda -arch=sm_1", "--emit", "cuda"]);
+    assert!(err.contains("`sm_1` is no GPU architecture"), "{err}");
     let dir = tempfile::tempdir().unwrap();
     let artifact = dir.path().join("digits.tvm").display().to_string();
     let out = tvmc(&["compile", &model, "--explain", "--target", "c", "-o", &artifact]);

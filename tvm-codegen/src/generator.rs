@@ -25,6 +25,8 @@ pub enum EmitKind {
     Object,
     /// A shared library.
     SharedLibrary,
+    /// CUDA C source.
+    Cuda,
 }
 
 /// Options of all code generators.
@@ -98,11 +100,7 @@ pub fn code_generator(kind: TargetKind) -> Result<&'static dyn CodeGenerator, Co
             let help = " (LLVM 19: `cargo xtask setup`)";
             Err(CodegenError::Unsupported { target: "llvm", feature: "llvm", help })
         }
-        TargetKind::Cuda if cfg!(feature = "cuda") => {
-            let what = "kernels yet: the feature `cuda` gives devices and memory".to_string();
-            Err(CodegenError::NotSupported { target: "CUDA", what })
-        }
-        TargetKind::Cuda => Err(CodegenError::Unsupported { target: "cuda", feature: "cuda", help: "" }),
+        TargetKind::Cuda => Ok(&crate::cuda::Cuda),
     }
 }
 

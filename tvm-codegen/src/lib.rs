@@ -6,6 +6,7 @@
 pub mod c;
 mod compiled;
 mod cpu;
+pub mod cuda;
 mod driver;
 mod error;
 mod generator;

@@ -6,17 +6,16 @@ use crate::target::{Target, TargetKind};
 use crate::{relax, tir};
 
 pub use crate::relax::pipeline::default_build;
-pub use crate::tir::pipeline::lower_tir;
+pub use crate::tir::pipeline::{lower_cuda, lower_tir};
 
 impl Pipelines {
     /// The default pipelines for `target`.
     pub fn for_target(target: &Target) -> Pipelines {
         match target.kind {
-            TargetKind::Host
-            | TargetKind::C
-            | TargetKind::Llvm
-            | TargetKind::Cuda
-            | TargetKind::Interpreter => Pipelines { graph: default_build(), tir: scheduled(&lower_tir()) },
+            TargetKind::Host | TargetKind::C | TargetKind::Llvm | TargetKind::Interpreter => {
+                Pipelines { graph: default_build(), tir: scheduled(&lower_tir()) }
+            }
+            TargetKind::Cuda => Pipelines { graph: default_build(), tir: scheduled(&lower_cuda()) },
         }
     }
 }
@@ -70,6 +69,7 @@ impl Pass {
         tir::transform::lower_match_buffer,
         tir::transform::lower_opaque_block,
         tir::transform::lower_tvm_builtin,
+        tir::transform::make_kernels,
         tir::transform::make_packed_api,
         tir::transform::narrow_indices,
         tir::transform::narrow_loops,
@@ -78,12 +78,16 @@ impl Pass {
         tir::transform::remove_no_op,
         tir::transform::shuffle_strided_loads,
         tir::transform::simplify,
+        tir::transform::split_host_device,
         tir::transform::storage_rewrite,
+        tir::transform::thread_sync,
         tir::transform::unguard_lanes,
+        tir::transform::unify_thread_binding,
         tir::transform::unroll_loop,
         tir::transform::vectorize_loop,
         tir::transform::vectorize_reductions,
         tir::transform::vectorize_transposes,
+        tir::transform::verify_gpu_code,
         tir::transform::verify_lowered,
         tir::transform::verify_source,
         tir::transform::zero_unwritten,

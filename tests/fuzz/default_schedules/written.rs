@@ -27,7 +27,7 @@ fn fuzz_default_schedules() {
             let checked = well_formed(&func)
                 .map_err(|err| format!("not well-formed: {err}"))
                 .and_then(|()| case.interpret(&func, false))
-                .and_then(|_| case.interpret(&lowered(&func)?, true));
+                .and_then(|_| case.interpret(&lowered(&func, false)?, true));
             match checked {
                 Ok(true) => batch.push((case, func)),
                 Ok(false) => failures.push(format!("{}: too long", case.kernel.name)),

@@ -52,6 +52,8 @@ enum Emit {
     Schedule,
     /// C source of the kernels.
     C,
+    /// CUDA C source of the kernels, with `--target "cuda -arch=SM"`.
+    Cuda,
     /// LLVM IR of the kernels.
     Llvm,
     /// Assembly of the kernels.
@@ -194,6 +196,7 @@ fn cpu_level(exe: &Executable) -> String {
 fn emit_kind(emit: Emit) -> EmitKind {
     match emit {
         Emit::Llvm => EmitKind::LlvmIr,
+        Emit::Cuda => EmitKind::Cuda,
         Emit::Asm => EmitKind::Asm,
         Emit::Obj => EmitKind::Object,
         Emit::C | Emit::Relax | Emit::Tir | Emit::Schedule => EmitKind::C,

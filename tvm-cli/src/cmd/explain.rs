@@ -13,6 +13,9 @@ use tvm_runtime::vm::Instruction;
 
 /// The schedule that `func` gets by default, and what the rules did with each block; `None` if it keeps its own.
 pub(super) fn scheduled(compiled: &Compiled, func: &PrimFunc) -> Option<(PrimFunc, Vec<Applied>)> {
+    if let Some(arch) = compiled.target().gpu_arch() {
+        return dlight::schedule_for_gpu(func, arch.limits());
+    }
     let machine = compiled.target().machine;
     let bf16_dot = machine.bf16_dot && PassContext::current().config.sums_pairs();
     dlight::schedule(func, &Machine { bf16_dot, ..machine })

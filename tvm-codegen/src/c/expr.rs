@@ -6,6 +6,7 @@ use tvm_core::support::with_stack;
 use tvm_core::tir::{Binary, BinaryOp, BufferLoad, Cast, FloatImm, IntImm, Let, PrimExpr};
 use tvm_runtime::{DTypeCode, DataType};
 
+use super::dialect::Dialect;
 use super::function::Function;
 use super::{not_supported, types};
 use crate::CodegenError;
@@ -37,7 +38,7 @@ impl Function<'_> {
     fn scalar(&mut self, expr: &PrimExpr) -> Result<String, CodegenError> {
         Ok(match expr {
             PrimExpr::IntImm(it) => int_literal(it),
-            PrimExpr::FloatImm(it) => float_literal(it),
+            PrimExpr::FloatImm(it) => float_literal(self.unit.dialect, it),
             PrimExpr::StringImm(it) => format!("\"{}\"", it.escape_default()),
             PrimExpr::Var(it) => self.var(it)?,
             PrimExpr::Cast(it) => self.cast(it)?,
@@ -56,10 +57,11 @@ impl Function<'_> {
         })
     }
 
-    /// Writes `let` as a statement expression, so that nothing is evaluated that the program would not evaluate. A `let`
+    /// Writes `let` as a statement expression (a call of a lambda in CUDA), so that nothing is evaluated that the program would not evaluate. A `let`
     /// in its body is part of the same statement expression.
     pub(super) fn let_in(&mut self, it: &Let) -> Result<String, CodegenError> {
-        let mut text = String::from("({ ");
+        let [open, ..] = self.unit.dialect.statement_expression();
+        let mut text = String::from(open);
         let value = self.expr(&it.value)?;
         self.lazy += 1;
         let result = self.let_body(it, value, &mut text);
@@ -76,7 +78,8 @@ impl Function<'_> {
                 PrimExpr::Let(inner) => it = inner,
                 body => {
                     let body = self.expr(body)?;
-                    let _ = write!(text, "{body}; }})");
+                    let [_, result, close] = self.unit.dialect.statement_expression();
+                    let _ = write!(text, "{result}{body}{close}");
                     return Ok(());
                 }
             }
@@ -89,7 +92,7 @@ impl Function<'_> {
             return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
         };
         let name = self.buffer(&it.buffer)?;
-        Ok(format!("{name}[{}]", self.expr(index)?))
+        Ok(format!("{name}[{}]", self.index(index)?))
     }
 
     fn cast(&mut self, it: &Cast) -> Result<String, CodegenError> {
@@ -108,9 +111,41 @@ impl Function<'_> {
         if it.op.is_logical() {
             self.lazy -= 1;
         }
-        match scalar_binary(it.op, dtype, &a, &b?) {
+        let b = b?;
+        if let Some(text) = self.device_binary(it.op, dtype, &a, &b) {
+            return Ok(text);
+        }
+        match scalar_binary(it.op, dtype, &a, &b) {
             Some(text) => Ok(text),
             None => not_supported(format!("{:?} on {dtype}", it.op)),
+        }
+    }
+}
+
+impl Function<'_> {
+    /// Writes the index of an access. Indices are in bounds, so their arithmetic does not wrap.
+    pub(super) fn index(&mut self, index: &PrimExpr) -> Result<String, CodegenError> {
+        self.in_index += 1;
+        let text = self.expr(index);
+        self.in_index -= 1;
+        text
+    }
+
+    /// The text of `a op b` where the dialect has another one than C: in C, signed integers wrap by a switch of the compiler.
+    fn device_binary(&self, op: BinaryOp, dtype: DataType, a: &str, b: &str) -> Option<String> {
+        let dialect = self.unit.dialect;
+        if dialect == Dialect::C {
+            return None;
+        }
+        let wraps = dtype.is_int() && !types::is_narrow(dtype) && self.in_index == 0;
+        let (ty, unsigned) = (types::scalar(dtype), if dtype.bits() == 32 { "uint32_t" } else { "uint64_t" });
+        let wrapping = |op: &str| Some(format!("(({ty})(({unsigned}){a} {op} ({unsigned}){b}))"));
+        match op {
+            BinaryOp::Mod if dtype.is_float() => Some(format!("{}({a}, {b})", dialect.math("fmod", dtype))),
+            BinaryOp::Add if wraps => wrapping("+"),
+            BinaryOp::Sub if wraps => wrapping("-"),
+            BinaryOp::Mul if wraps => wrapping("*"),
+            _ => None,
         }
     }
 }
@@ -188,8 +223,7 @@ pub(super) fn int_literal(it: &IntImm) -> String {
     }
 }
 
-pub(super) fn float_literal(it: &FloatImm) -> String {
-    let suffix = if it.dtype == DataType::F64 { "" } else { "f" };
+pub(super) fn float_literal(dialect: Dialect, it: &FloatImm) -> String {
     match it.dtype {
         DataType::F16 => return format!("((uint16_t){:#06x})", half::f16::from_f64(it.value).to_bits()),
         DataType::BF16 => return format!("((uint16_t){:#06x})", half::bf16::from_f64(it.value).to_bits()),
@@ -197,9 +231,9 @@ pub(super) fn float_literal(it: &FloatImm) -> String {
     }
     let negative = it.value.is_sign_negative();
     let magnitude = if it.value.is_nan() {
-        format!("__builtin_nan{suffix}(\"\")")
+        dialect.nan(it.dtype)
     } else if it.value.is_infinite() {
-        format!("__builtin_inf{suffix}()")
+        dialect.infinity(it.dtype)
     } else if it.dtype == DataType::F32 {
         format!("{:?}f", it.value.abs() as f32)
     } else {

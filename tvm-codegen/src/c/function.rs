@@ -72,7 +72,7 @@ const RESERVED: &[&str] = &[
 pub(super) struct Function<'u> {
     pub(super) unit: &'u mut Unit,
     pub(super) symbol: String,
-    body: String,
+    pub(super) body: String,
     indent: usize,
     vars: FxHashMap<VarId, (String, DataType)>,
     buffers: FxHashMap<BufferId, (String, DataType)>,
@@ -87,6 +87,8 @@ pub(super) struct Function<'u> {
     pub(super) depth: usize,
     /// Above 0 inside an expression that may be evaluated never, or more than once.
     pub(super) lazy: usize,
+    /// Above 0 inside the index of an access.
+    pub(super) in_index: usize,
 }
 
 /// Writes the kernel `func` under the symbol `symbol`.
@@ -110,7 +112,8 @@ pub(super) fn kernel(unit: &mut Unit, symbol: &str, func: &PrimFunc) -> Result<(
 }
 
 impl<'u> Function<'u> {
-    fn new(unit: &'u mut Unit, symbol: &str) -> Function<'u> {
+    pub(super) fn new(unit: &'u mut Unit, symbol: &str) -> Function<'u> {
+        let names = RESERVED.iter().chain(unit.dialect.reserved()).map(ToString::to_string).collect();
         Function {
             unit,
             symbol: symbol.to_string(),
@@ -118,12 +121,13 @@ impl<'u> Function<'u> {
             indent: 1,
             vars: FxHashMap::default(),
             buffers: FxHashMap::default(),
-            names: RESERVED.iter().map(ToString::to_string).collect(),
+            names,
             scratch: Vec::new(),
             in_parallel: false,
             streamed: false,
             depth: 0,
             lazy: 0,
+            in_index: 0,
         }
     }
 

@@ -3,22 +3,23 @@
 use tvm_core::tir::{BinaryOp, Intrinsic, PrimCall, PrimCallee, PrimExpr};
 use tvm_runtime::DataType;
 
+use super::dialect::Dialect;
 use super::expr::cast_scalar;
 use super::function::Function;
 use super::{not_supported, types};
 use crate::CodegenError;
 
 /// C text of one lane of `intrinsic` applied to `x` of type `dtype`; `None` if it has no such form.
-fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
+fn lane(dialect: Dialect, intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
     let args = x.join(", ");
     if dtype.is_float() {
-        let suffix = if dtype.bits() == 32 { "f" } else { "" };
+        let math = |name| dialect.math(name, dtype);
         return match intrinsic {
             Intrinsic::FMulAdd => Some(format!("tvm_fmuladd_{}({args})", types::short(dtype))),
             Intrinsic::Dot2 => Some(format!("tvm_dot2_f32({args})")),
-            Intrinsic::Rsqrt => Some(format!("(1 / __builtin_sqrt{suffix}({args}))")),
-            Intrinsic::Sigmoid => Some(format!("(1 / (1 + __builtin_exp{suffix}(-{args})))")),
-            _ => intrinsic.libm().map(|name| format!("__builtin_{name}{suffix}({args})")),
+            Intrinsic::Rsqrt => Some(format!("(1 / {}({args}))", math("sqrt"))),
+            Intrinsic::Sigmoid => Some(format!("(1 / (1 + {}(-{args})))", math("exp"))),
+            _ => intrinsic.libm().map(|name| format!("{}({args})", math(name))),
         };
     }
     let short = types::short(dtype);
@@ -28,15 +29,13 @@ fn lane(intrinsic: Intrinsic, dtype: DataType, x: &[String]) -> Option<String> {
         Intrinsic::Floor | Intrinsic::Ceil | Intrinsic::Trunc | Intrinsic::Round => args,
         Intrinsic::PopCount => {
             let unsigned = types::scalar(unsigned(dtype));
-            format!("(({})__builtin_popcountll(({unsigned}){args}))", types::scalar(dtype))
+            format!("(({}){})", types::scalar(dtype), dialect.ones(&format!("({unsigned}){args}")))
         }
         Intrinsic::Clz => {
             let (unsigned, bits) = (types::scalar(unsigned(dtype)), dtype.bits());
             let ty = types::scalar(dtype);
-            format!(
-                "(({ty})(({unsigned}){args} == 0 ? {bits} : __builtin_clzll(({unsigned}){args}) - {}))",
-                64 - bits
-            )
+            let zeros = dialect.leading_zeros(&format!("({unsigned}){args}"));
+            format!("(({ty})(({unsigned}){args} == 0 ? {bits} : {zeros} - {}))", 64 - bits)
         }
         Intrinsic::BitNot => format!("(({})~{args})", types::scalar(dtype)),
         Intrinsic::Dot4 => format!("tvm_dot4_{short}({args})"),
@@ -93,29 +92,35 @@ impl Function<'_> {
         let from = it.args[0].dtype();
         match intrinsic {
             Intrinsic::Likely if from.is_scalar() => {
-                return Ok(format!("__builtin_expect({}, 1)", args[0].1));
+                return Ok(self.unit.dialect.likely(&args[0].1));
             }
             Intrinsic::Likely => return Ok(args.swap_remove(0).1),
             Intrinsic::Reinterpret if from.bits() == it.dtype.bits() => {
                 return self.reinterpret(from, it.dtype, &args[0].1);
             }
             Intrinsic::IsNan if from.is_scalar() => {
-                return Ok(format!("(__builtin_isnan({}) != 0)", args[0].1));
+                return Ok(self.unit.dialect.is("nan", &args[0].1, from));
             }
             Intrinsic::IsInf if from.is_scalar() => {
-                return Ok(format!("(__builtin_isinf({}) != 0)", args[0].1));
+                return Ok(self.unit.dialect.is("inf", &args[0].1, from));
             }
-            Intrinsic::StorageSync => return Ok("0".into()),
+            Intrinsic::StorageSync => {
+                return Ok(match self.unit.dialect {
+                    Dialect::C => "0".into(),
+                    Dialect::Cuda => "tvm_barrier()".into(),
+                });
+            }
             _ => {}
         }
         let unsupported = || format!("`{}` of {}", intrinsic.name(), it.dtype);
         if it.dtype.is_scalar() {
             let texts: Vec<String> = args.into_iter().map(|(_, text)| text).collect();
-            return lane(intrinsic, it.dtype, &texts).map_or_else(|| not_supported(unsupported()), Ok);
+            return lane(self.unit.dialect, intrinsic, it.dtype, &texts)
+                .map_or_else(|| not_supported(unsupported()), Ok);
         }
         let (what, scalar) = (format!("{}_{}", intrinsic.name(), types::short(it.dtype)), it.dtype.scalar());
         let dummies = vec![String::new(); args.len()];
-        if lane(intrinsic, scalar, &dummies).is_none() {
+        if lane(self.unit.dialect, intrinsic, scalar, &dummies).is_none() {
             return not_supported(unsupported());
         }
         let helper = match intrinsic {
@@ -132,7 +137,8 @@ impl Function<'_> {
             return Ok(format!("{helper}({})", texts.join(", ")));
         }
         let args: Vec<(DataType, &str)> = args.iter().map(|(dtype, text)| (*dtype, text.as_str())).collect();
-        self.lanewise(&what, it.dtype, &args, |x| lane(intrinsic, scalar, x).unwrap_or_default())
+        let dialect = self.unit.dialect;
+        self.lanewise(&what, it.dtype, &args, |x| lane(dialect, intrinsic, scalar, x).unwrap_or_default())
     }
 
     fn if_then_else(&mut self, it: &PrimCall) -> Result<String, CodegenError> {
@@ -199,6 +205,9 @@ impl Function<'_> {
 
     /// The address is computed as an integer, because it may be outside of the buffer.
     fn prefetch(&mut self, value: &PrimExpr, locality: u8) -> Result<String, CodegenError> {
+        if self.unit.dialect == Dialect::Cuda {
+            return Ok("0".into());
+        }
         match value {
             PrimExpr::BufferLoad(load) if load.indices.len() == 1 && load.indices[0].dtype().is_scalar() => {
                 let (base, at) = (self.buffer(&load.buffer)?, self.expr(&load.indices[0])?);
@@ -230,6 +239,9 @@ impl Function<'_> {
     }
 
     fn extern_call(&mut self, name: &str, it: &PrimCall) -> Result<String, CodegenError> {
+        if self.unit.dialect == Dialect::Cuda {
+            return not_supported(format!("a call of the C function `{name}` in a kernel"));
+        }
         let is_identifier = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

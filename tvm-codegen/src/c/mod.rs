@@ -7,10 +7,14 @@
 //! operation (`-ffp-contract=off`), except where the lowered program has `fmuladd`, unless `fast_math` is set. Outputs
 //! of a kernel call must not overlap other arguments, because the generated code declares pointers as `restrict`.
 //!
+//! The kernels of [`cuda`](crate::cuda) are written by the same functions, in another dialect.
+//!
 //! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked`, `stream`, `intrinsic`, `dot` and
-//! `reduce` are its parts; `types` names types; `load` runs the compiler and keeps the results in the `cache`.
+//! `reduce` are its parts; `types` names types; `dialect` is what differs between C and CUDA, of which `device` writes kernels; `load` runs the compiler and keeps the results in the `cache`.
 
 mod cache;
+pub(crate) mod device;
+mod dialect;
 mod dot;
 mod expr;
 mod function;
@@ -26,13 +30,17 @@ mod vector;
 use std::fmt::Write as _;
 
 use indexmap::{IndexMap, IndexSet};
-use tvm_core::tir::PrimFunc;
+use tvm_core::tir::{Failure, PrimFunc};
 use tvm_runtime::DataType;
 
+use self::dialect::Dialect;
 use crate::CodegenError;
 use crate::position::Position;
 
-const PRELUDE: &str = include_str!("prelude.h");
+const PRELUDE: &str = concat!(include_str!("prelude.h"), include_str!("numbers.h"), include_str!("narrow.h"));
+
+/// The part of the prelude that is the same in CUDA: the smaller and the larger of two numbers, conversions.
+pub(crate) const NUMBERS: &str = include_str!("numbers.h");
 
 /// State shared by the functions of one translation unit.
 #[derive(Default)]
@@ -42,10 +50,13 @@ pub(crate) struct Unit {
     /// Definitions of the helper functions in use, by name; each comes after the ones that it refers to.
     helpers: IndexMap<String, String>,
     /// Text of the functions.
-    functions: String,
+    pub(crate) functions: String,
     /// Number of outlined functions so far.
     outlined: usize,
-    position: Position,
+    pub(crate) dialect: Dialect,
+    /// What the assertions in kernels report, in the order of their numbers, which begin at 1.
+    pub(crate) sites: Vec<Failure>,
+    pub(crate) position: Position,
 }
 
 /// Generates the C translation unit of the kernels `funcs` (symbol, lowered program).

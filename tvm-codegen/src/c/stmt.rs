@@ -5,6 +5,7 @@ use tvm_core::tir::transform::{REMAINDER, pragma_unroll};
 use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, Scope, Stmt};
 use tvm_runtime::abi::Status;
 
+use super::dialect::Dialect;
 use super::function::Function;
 use super::{not_supported, types};
 use crate::CodegenError;
@@ -76,7 +77,9 @@ impl Function<'_> {
 
     fn for_loop(&mut self, it: &For) -> Result<(), CodegenError> {
         match it.kind {
-            ForKind::Parallel if !self.in_parallel => return self.parallel_loop(it),
+            ForKind::Parallel if !self.in_parallel && self.unit.dialect == Dialect::C => {
+                return self.parallel_loop(it);
+            }
             ForKind::Serial | ForKind::Parallel => {}
             ForKind::Vectorized | ForKind::Unrolled | ForKind::ThreadBinding(_) => {
                 return not_supported(format!("loop `{}` of kind {:?}", it.loop_var.name(), it.kind));
@@ -121,7 +124,14 @@ impl Function<'_> {
         match (buffer.scope, extent.as_int()) {
             (Scope::Local, Some(n)) => {
                 let name = self.define_buffer(buffer);
-                self.line(&format!("{ty} {name}[{}] __attribute__((aligned(64)));", n.max(1)));
+                let aligned = match self.unit.dialect {
+                    Dialect::C => " __attribute__((aligned(64)))",
+                    Dialect::Cuda => "",
+                };
+                self.line(&format!("{ty} {name}[{}]{aligned};", n.max(1)));
+            }
+            (Scope::Global | Scope::Local, _) if self.unit.dialect == Dialect::Cuda => {
+                return not_supported(format!("buffer `{}`, which a thread allocates", buffer.name));
             }
             (Scope::Global | Scope::Local, _) => {
                 let bytes = self.expr(extent)?;
@@ -154,9 +164,18 @@ impl Function<'_> {
 
     fn assert(&mut self, it: &AssertStmt) -> Result<(), CodegenError> {
         let condition = self.expr(&it.condition)?;
-        self.open(&format!("if (__builtin_expect(!{condition}, 0)) {{"));
+        let failed = self.unit.dialect.unlikely(&format!("!{condition}"));
+        self.open(&format!("if ({failed}) {{"));
         let expected = self.expr(&it.failure.expected)?;
         let got = self.expr(&it.failure.got)?;
+        if self.unit.dialect == Dialect::Cuda {
+            let site = self.unit.sites.len() + 1;
+            self.unit.sites.push(it.failure.clone());
+            self.line(&format!("tvm_fail(tvm_error, {site}, {expected}, {got});"));
+            self.line("return;");
+            self.close();
+            return Ok(());
+        }
         let (status, arg, axis) = (it.failure.status, it.failure.arg, it.failure.axis);
         let [what, place] = [&it.failure.what, &it.failure.span.text()].map(|text| text_literal(text));
         self.line(&format!(
@@ -174,7 +193,7 @@ impl Function<'_> {
             return self.store_vector(it, index);
         }
         let name = self.buffer(&it.buffer)?;
-        let at = self.expr(index)?;
+        let at = self.index(index)?;
         let value = self.expr(&it.value)?;
         self.line(&format!("{name}[{at}] = {value};"));
         Ok(())

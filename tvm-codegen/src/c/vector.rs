@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use tvm_core::tir::{Binary, BinaryOp, BufferLoad, BufferStore, Cast, PrimExpr, Ramp, Scope, Shuffle};
 use tvm_runtime::DataType;
 
+use super::dialect::Dialect;
 use super::expr::{cast_scalar, scalar_binary};
 use super::function::Function;
 use super::{not_supported, types};
@@ -49,6 +50,9 @@ impl Function<'_> {
     /// Writes `expr`, which has more than one lane.
     pub(super) fn vector(&mut self, expr: &PrimExpr) -> Result<String, CodegenError> {
         let dtype = expr.dtype();
+        if self.unit.dialect == Dialect::Cuda {
+            return not_supported(format!("a vector of type {dtype}"));
+        }
         if !dtype.lanes().is_power_of_two() {
             return not_supported(format!("vectors of {} lanes", dtype.lanes()));
         }

@@ -62,6 +62,10 @@ impl CodeGenerator for Llvm {
             })
         };
         match kind {
+            EmitKind::Cuda => {
+                let what = "output as CUDA C, which a target of kind `cuda` has".into();
+                Err(CodegenError::NotSupported { target: "LLVM", what })
+            }
             EmitKind::C => {
                 Err(CodegenError::NotSupported { target: "LLVM", what: "output as C source".into() })
             }

@@ -1,13 +1,16 @@
 //! Tests that run programs on every executor. The interpreter is the oracle, for the program as written and for its
-//! lowered form; C (and LLVM if it is compiled in) must agree with it.
+//! lowered form; C (and LLVM if it is compiled in) must agree with it, and so must CUDA
+//! kernels, run as threads by the interpreter and from their source by an emulator.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aarch64;
+mod cuda;
 mod data;
 mod deep;
 mod elementary;
 mod elementwise;
 mod gathers;
+mod gpu;
 mod kernels;
 mod masked;
 mod narrow;

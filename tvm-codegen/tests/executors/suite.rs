@@ -7,8 +7,10 @@ use tvm_core::target::Target;
 use tvm_core::tir::IterKind::{Reduce, Spatial};
 use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{ForKind, Param, PrimExpr, PrimFunc, Stmt};
-use tvm_runtime::{DataType, Tensor, Value};
+use tvm_runtime::abi::kernel_symbol;
+use tvm_runtime::{DataType, Value};
 
+use super::cuda::{self, copy};
 use super::data::{Rng, assert_close, call, random};
 use super::programs::{block, buffer, f32, func, loops};
 
@@ -35,22 +37,47 @@ pub(crate) fn check(cases: &[Case]) {
 
 /// As [`check`], but only at this optimisation level: the C compiler takes long for hundreds of functions.
 pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
-    check_on(opt_level, cases, &targets());
+    let want = check_on(opt_level, cases, &targets());
+    check_cuda(cases, &want);
 }
 
-/// As [`check_at`], on these executors.
-pub(crate) fn check_on(opt_level: u8, cases: &[Case], targets: &[Target]) {
+/// Runs the programs on the executors of CUDA kernels, and compares all tensors afterwards with those of `want`.
+fn check_cuda(cases: &[Case], want: &[Results]) {
+    let (module, names) = module_of(cases);
+    let programs = cuda::lower(&module);
+    // In the order of the cases.
+    let of = |name: &String| {
+        let symbol = kernel_symbol(name);
+        programs.iter().find(|it| it.0 == symbol).cloned().unwrap_or_else(|| panic!("{name} is gone"))
+    };
+    let programs: Vec<_> = names.iter().map(of).collect();
+    let calls: Vec<Results> = cases.iter().map(|case| case.args.clone()).collect();
+    compare(&names, cases, "cuda, as threads", &cuda::interpret(&programs, &calls), want);
+    if let Some(got) = cuda::emulate(&programs, &calls) {
+        compare(&names, cases, "cuda, emulated", &got, want);
+    }
+}
+
+/// The arguments after each call of a program.
+type Results = Vec<Vec<Value>>;
+
+/// The programs as one module, and the name of each.
+fn module_of(cases: &[Case]) -> (IRModule, Vec<String>) {
     let mut module = IRModule::new();
-    let names: Vec<String> = cases
+    let names = cases
         .iter()
         .map(|case| {
-            module
-                .add(case.func.name.clone(), BaseFunc::Prim(renew_defs(&case.func).into()))
-                .name()
-                .to_string()
+            let func = BaseFunc::Prim(renew_defs(&case.func).into());
+            module.add(case.func.name.clone(), func).name().to_string()
         })
         .collect();
-    let run = |target: &Target| -> Vec<Vec<Vec<Value>>> {
+    (module, names)
+}
+
+/// As [`check_at`], on these executors; returns what the interpreter computes.
+pub(crate) fn check_on(opt_level: u8, cases: &[Case], targets: &[Target]) -> Vec<Results> {
+    let (module, names) = module_of(cases);
+    let run = |target: &Target| -> Vec<Results> {
         let context = PassContext { opt_level, ..PassContext::default() };
         let built = context.scope(|| build(&module, target)).unwrap_or_else(|err| panic!("{target}: {err}"));
         let run = |(name, case): (&String, &Case)| {
@@ -66,29 +93,21 @@ pub(crate) fn check_on(opt_level: u8, cases: &[Case], targets: &[Target]) {
     };
     let want = run(&Target::interpreter());
     for target in targets {
-        for (((name, case), got), want) in names.iter().zip(cases).zip(run(target)).zip(&want) {
-            for (k, (got, want)) in got.iter().zip(want).enumerate() {
-                for (i, (got, want)) in got.iter().zip(want).enumerate() {
-                    if let (Value::Tensor(got), Value::Tensor(want)) = (got, want) {
-                        assert_close(
-                            got,
-                            want,
-                            case.tolerance,
-                            &format!("{name} on {target}, run {k}, argument {i}"),
-                        );
-                    }
+        compare(&names, cases, &target.to_string(), &run(target), &want);
+    }
+    want
+}
+
+fn compare(names: &[String], cases: &[Case], executor: &str, got: &[Results], want: &[Results]) {
+    for (((name, case), got), want) in names.iter().zip(cases).zip(got).zip(want) {
+        for (k, (got, want)) in got.iter().zip(want).enumerate() {
+            for (i, (got, want)) in got.iter().zip(want).enumerate() {
+                if let (Value::Tensor(got), Value::Tensor(want)) = (got, want) {
+                    let what = format!("{name} on {executor}, run {k}, argument {i}");
+                    assert_close(got, want, case.tolerance, &what);
                 }
             }
         }
-    }
-}
-
-fn copy(value: &Value) -> Value {
-    match value {
-        Value::Tensor(tensor) => Value::Tensor(
-            Tensor::from_bytes(tensor.bytes().unwrap(), tensor.shape(), tensor.dtype()).unwrap(),
-        ),
-        other => other.clone(),
     }
 }
 

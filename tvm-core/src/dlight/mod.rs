@@ -4,13 +4,14 @@
 //! stride (`phases.rs`). Then it takes the blocks one by one,
 //! and applies the first rule of `cpu::RULES` that fits. A rule is a short schedule over an analysed block: it works on a fork
 //! of the schedule, so a rule that does not fit, or whose primitive is refused, leaves no trace. What no rule fits stays as
-//! it is. All rules work with symbolic dimensions.
+//! it is. All rules work with symbolic dimensions. `gpu` has the rules for GPUs.
 //!
 //! TVM counterpart: `dlight`, `ApplyDefaultSchedule`.
 
 mod analysis;
 mod cpu;
 mod few_rows;
+mod gpu;
 mod groups;
 mod inline;
 mod narrow;
@@ -24,12 +25,13 @@ use std::sync::Arc;
 
 use crate::ir::AttrValue;
 use crate::pass::{Pass, prim_func_pass};
-use crate::target::{Machine, TargetKind};
+use crate::target::{GpuArch, Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
 use crate::tir::transform::with_own_dims;
 use crate::tir::{BlockRealize, ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
 
 use analysis::{AtMost, BlockInfo};
+pub use gpu::schedule_for_gpu;
 
 /// A default schedule for blocks of one form.
 struct Rule {
@@ -54,8 +56,8 @@ pub struct Applied {
     pub parameters: String,
 }
 
-/// Schedules the tensor programs that have no schedule, for the CPU of the target. A program is left as it is if a schedule
-/// was applied to it, or if its author chose how a loop runs. Other targets than CPUs have no default schedules yet.
+/// Schedules the tensor programs that have no schedule, for the CPU or the GPU of the target. A program is left as it is if a schedule
+/// was applied to it, or if its author chose how a loop runs. For the interpreter, programs stay as they are written.
 pub fn default_schedule() -> Pass {
     prim_func_pass("DefaultSchedule", |func, _, ctx| {
         let target = &ctx.target;
@@ -64,7 +66,11 @@ pub fn default_schedule() -> Pass {
                 let bf16_dot = target.machine.bf16_dot && ctx.config.sums_pairs();
                 schedule(func, &Machine { bf16_dot, ..target.machine })
             }
-            TargetKind::Cuda | TargetKind::Interpreter => None,
+            TargetKind::Cuda => {
+                let arch = target.gpu_arch().unwrap_or(GpuArch::DEFAULT);
+                schedule_for_gpu(func, arch.limits())
+            }
+            TargetKind::Interpreter => None,
         };
         Ok(scheduled.map(|(func, _)| func))
     })

@@ -537,7 +537,7 @@ impl FuncBuilder {
         if !unwritten.is_empty() {
             return Err(IrError(unwritten));
         }
-        check_loop_kinds(&func)?;
+        check_loop_kinds(&func, true)?;
         Ok(func)
     }
 }

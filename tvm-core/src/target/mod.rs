@@ -2,8 +2,10 @@
 //!
 //! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F]` and numbers of the
 //! machine (`-vector-bits=N -vector-registers=N -l1=BYTES -l2=BYTES -l3=BYTES -cores=N`); `-mcpu`
-//! and `-mtriple`, as TVM writes them, mean the same. `-cpu=x86-64,x86-64-v3` lists several levels of x86-64.
+//! and `-mtriple`, as TVM writes them, mean the same. `-cpu=x86-64,x86-64-v3` lists several levels of x86-64. A GPU target
+//! has `-arch=sm_90`; its other options are about the machine that the GPU belongs to.
 
+mod gpu;
 mod levels;
 mod machine;
 
@@ -12,6 +14,7 @@ use std::str::FromStr;
 
 use tvm_runtime::{DataType, Device};
 
+pub use gpu::{GpuArch, GpuLimits, UnknownArch};
 pub use machine::Machine;
 
 /// A code generator.
@@ -24,7 +27,7 @@ pub enum TargetKind {
     C,
     /// LLVM (feature `llvm`).
     Llvm,
-    /// CUDA C (feature `cuda`).
+    /// CUDA C; running it needs the feature `cuda`.
     Cuda,
     /// The reference interpreter, which generates no code.
     Interpreter,
@@ -47,6 +50,8 @@ pub struct Target {
     pub features: Option<String>,
     /// Vectors, caches and cores: this machine's, unless the target names a triple.
     pub machine: Machine,
+    /// The GPU architecture of a GPU target; `None` for [the default](GpuArch::DEFAULT), and for CPUs.
+    pub arch: Option<GpuArch>,
 }
 
 impl Default for Target {
@@ -59,7 +64,15 @@ impl Target {
     /// This machine, with the code generator `kind`.
     pub fn native(kind: TargetKind) -> Target {
         let machine = Machine::host();
-        Target { kind, triple: None, cpu: None, higher_levels: Vec::new(), features: None, machine }
+        Target {
+            kind,
+            triple: None,
+            cpu: None,
+            higher_levels: Vec::new(),
+            features: None,
+            machine,
+            arch: None,
+        }
     }
 
     /// This machine's CPU, with the best available code generator.
@@ -109,6 +122,18 @@ impl Target {
         self
     }
 
+    /// Sets the GPU architecture; has no effect on the code for CPUs.
+    #[must_use]
+    pub fn with_arch(mut self, arch: GpuArch) -> Target {
+        self.arch = Some(arch).filter(|it| *it != GpuArch::DEFAULT);
+        self
+    }
+
+    /// The GPU architecture that code is generated for; `None` for CPUs.
+    pub fn gpu_arch(&self) -> Option<GpuArch> {
+        self.is_gpu().then(|| self.arch.unwrap_or(GpuArch::DEFAULT))
+    }
+
     /// True when the code is for this machine's own CPU: neither a triple nor a CPU is set.
     pub const fn is_native(&self) -> bool {
         self.triple.is_none() && self.cpu.is_none()
@@ -150,6 +175,9 @@ impl TargetKind {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
+        if let Some(arch) = self.arch.filter(|_| self.is_gpu()) {
+            write!(f, " -arch={arch}")?;
+        }
         for (name, value) in [("triple", &self.triple), ("cpu", &self.cpu), ("features", &self.features)] {
             if let Some(value) = value {
                 write!(f, " -{name}={value}")?;
@@ -174,9 +202,20 @@ impl fmt::Display for Target {
 pub enum ParseTargetError {
     /// The text does not follow the syntax.
     #[error(
-        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N -masked-vectors=N"
+        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -arch=SM (of cuda) -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N -masked-vectors=N"
     )]
     Syntax(String),
+    /// The GPU architecture is not known.
+    #[error(transparent)]
+    Arch(#[from] UnknownArch),
+    /// A GPU architecture for a CPU.
+    #[error("a target of kind {kind} has no GPU architecture (-arch={arch})")]
+    ArchOfCpu {
+        /// The kind of the target.
+        kind: &'static str,
+        /// The architecture.
+        arch: String,
+    },
     /// A list of CPU levels has something else in it, or a level twice.
     #[error(
         "`{level}` in a list of CPUs {problem}; a list names levels of x86-64, each once: x86-64, x86-64-v2, x86-64-v3, x86-64-v4"
@@ -208,6 +247,10 @@ impl FromStr for Target {
         let mut of_levels = None;
         for word in words {
             match word.split_once('=').ok_or_else(err)? {
+                ("-arch", value) if target.is_gpu() => target = target.with_arch(value.parse()?),
+                ("-arch", value) => {
+                    return Err(ParseTargetError::ArchOfCpu { kind: kind.name(), arch: value.to_string() });
+                }
                 ("-triple" | "-mtriple", value) => target.triple = Some(value.to_string()),
                 ("-cpu" | "-mcpu", value) => target.cpu = Some(value.to_string()),
                 ("-features", value) => target.features = Some(value.to_string()),
@@ -253,6 +296,8 @@ mod tests {
             "host",
             "c",
             "cuda",
+            "cuda -arch=sm_90",
+            "cuda -arch=sm_75 -cores=3",
             "llvm -triple=aarch64-linux-gnu -cpu=cortex-a72",
             "c -vector-bits=64",
             "c -cpu=x86-64-v3",

@@ -10,7 +10,7 @@ pub mod schedule;
 mod signature;
 pub mod tensor_intrin;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod transform;
 pub(crate) mod words;
 

@@ -1,4 +1,4 @@
-//! The pipeline of tensor programs: a flat list of passes, read from top to bottom.
+//! The pipelines of tensor programs, for CPUs and for GPUs: flat lists of passes, read from top to bottom.
 //!
 //! TVM counterpart: `tir/pipeline.py`.
 
@@ -56,4 +56,45 @@ pub fn lower_tir() -> Pass {
         tir::verify_lowered().mandatory(),
     ];
     Sequential::built_in("LowerTIR", passes).mandatory()
+}
+
+/// Lowers tensor programs for a GPU: to [the lowered form](crate::tir::transform) of the host, with kernels in it.
+pub fn lower_cuda() -> Pass {
+    let passes = vec![
+        tir::verify_source().mandatory(),
+        tir::check_loop_kinds().mandatory(),
+        tir::lower_init_block().mandatory(),
+        tir::check_bounds().mandatory(),
+        tir::convert_blocks_to_opaque().mandatory(),
+        tir::lower_match_buffer().mandatory(),
+        tir::lower_opaque_block().mandatory(),
+        tir::simplify(),
+        tir::zero_unwritten().mandatory(),
+        // From here on, whatever touches memory is in a kernel.
+        tir::make_kernels().mandatory(),
+        // Shared memory shrinks to what one iteration of the loops around its loops over threads uses.
+        tir::plan_and_update_buffer_allocation_location(),
+        tir::compact_buffer_allocation(),
+        tir::thread_sync().mandatory(),
+        tir::unify_thread_binding().mandatory(),
+        // From here on, passes see the program of one thread, and barriers as calls with an effect. The memory of a thread
+        // shrinks to what this thread uses.
+        tir::plan_and_update_buffer_allocation_location(),
+        tir::compact_buffer_allocation(),
+        tir::align_storage(),
+        tir::flatten_buffer().mandatory(),
+        tir::simplify(),
+        tir::unroll_loop().mandatory(),
+        tir::simplify(),
+        tir::remove_no_op(),
+        tir::float_compute_legalize().mandatory(),
+        tir::split_host_device().mandatory(),
+        tir::verify_gpu_code().mandatory(),
+        tir::lower_intrin().mandatory(),
+        tir::make_packed_api().mandatory(),
+        // For the extents with which `make_packed_api` compares the arguments.
+        tir::lower_intrin().mandatory(),
+        tir::verify_lowered().mandatory(),
+    ];
+    Sequential::built_in("LowerCUDA", passes).mandatory()
 }

@@ -5,6 +5,7 @@ mod conjuncts;
 mod cost;
 mod index_range;
 mod init_nest;
+mod kernels;
 mod lowered;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,8 @@ pub use conjuncts::{conjunction, conjuncts};
 pub use cost::estimate_cost;
 pub(crate) use index_range::{extent_between, range_of};
 pub(in crate::tir) use init_nest::{Frame, drives, init_nest, init_variables, reduction_loop};
+pub use kernels::DeviceKernel;
+pub(in crate::tir) use kernels::is_shared;
 pub use lowered::lowered_form;
 pub(crate) use total::is_total;
 pub(in crate::tir) use update::{loads_buffer, loads_element};

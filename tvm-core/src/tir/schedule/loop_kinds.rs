@@ -16,11 +16,12 @@ use crate::tir::{
     any_expr, derive_blocks, walk_stmt,
 };
 
-/// Checks that the parallel, vectorised and thread-bound loops of `func` may have their kind.
+/// Checks that the parallel, vectorised and thread-bound loops of `func` may have their kind. If `waits`, threads of a block
+/// wait for each other where they share memory.
 ///
 /// # Errors
 /// One diagnostic per loop that may not, at the place of the loop.
-pub fn check_loop_kinds(func: &PrimFunc) -> Result<(), IrError> {
+pub fn check_loop_kinds(func: &PrimFunc, waits: bool) -> Result<(), IrError> {
     let refused = |(node, error): (Arc<For>, ScheduleError)| {
         let reason = match error {
             ScheduleError::Illegal { reason, .. } => Diagnostic { outline: None, ..*reason },
@@ -31,7 +32,7 @@ pub fn check_loop_kinds(func: &PrimFunc) -> Result<(), IrError> {
         let reason = reason.context(format_args!("loop `{name}` cannot be {kind}"));
         Diagnostic { span: node.span.clone(), ..reason }.help(help)
     };
-    let errors: Vec<Diagnostic> = illegal_loops(func).into_iter().map(refused).collect();
+    let errors: Vec<Diagnostic> = illegal_loops(func, waits).into_iter().map(refused).collect();
     if errors.is_empty() { Ok(()) } else { Err(IrError(errors)) }
 }
 
@@ -47,7 +48,7 @@ fn adjective(kind: ForKind) -> &'static str {
 }
 
 /// The loops whose kind is not legal, each with the reason.
-fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
+fn illegal_loops(func: &PrimFunc, waits: bool) -> Vec<(Arc<For>, ScheduleError)> {
     let mut loops = Loops::default();
     loops.visit_stmt(&func.body);
     if loops.0.is_empty() {
@@ -70,7 +71,7 @@ fn illegal_loops(func: &PrimFunc) -> Vec<(Arc<For>, ScheduleError)> {
     let check = |node: Arc<For>| {
         let name = primitive_of(node.kind);
         let res = check_heads(name, &node).and_then(|()| check_independent(name, &state, &node));
-        let res = res.and_then(|()| check_same_threads(name, &state, node.loop_var.id()));
+        let res = res.and_then(|()| check_same_threads(name, &state, node.loop_var.id(), waits));
         Some((node, res.err()?))
     };
     loops.0.into_iter().filter_map(check).collect()
@@ -185,10 +186,10 @@ mod tests {
     fn iterations_that_depend_on_each_other_are_refused() {
         for kind in [ForKind::Parallel, ForKind::Vectorized] {
             for (store, load, legal) in [(0, 1, false), (1, 0, false), (0, 0, true), (1, 1, true)] {
-                let res = check_loop_kinds(&shifted(kind, store, load));
+                let res = check_loop_kinds(&shifted(kind, store, load), false);
                 assert_eq!(res.is_ok(), legal, "{kind:?} {store} {load}: {res:?}");
             }
         }
-        assert!(check_loop_kinds(&shifted(ForKind::Serial, 0, 1)).is_ok());
+        assert!(check_loop_kinds(&shifted(ForKind::Serial, 0, 1), false).is_ok());
     }
 }

@@ -87,7 +87,7 @@ impl TensorIntrin {
         let refuse = |why: String| IrError::new(format!("tensor intrinsic `{name}`: {why}"), &Span::none());
         for func in [&desc, &imp] {
             well_formed(func)?;
-            check_loop_kinds(func)?;
+            check_loop_kinds(func, false)?;
             if let Some(param) = func.params.iter().find(|it| !is_constant(it)) {
                 return Err(refuse(format!("parameter `{}` is no buffer of constant shape", param.name())));
             }

@@ -8,8 +8,8 @@ use crate::tir::schedule;
 
 /// Fails if iterations that run concurrently depend on each other.
 pub fn check_loop_kinds() -> Pass {
-    prim_func_pass("CheckLoopKinds", |func, _, _| {
-        schedule::check_loop_kinds(func)?;
+    prim_func_pass("CheckLoopKinds", |func, _, ctx| {
+        schedule::check_loop_kinds(func, ctx.target.is_gpu())?;
         Ok(None)
     })
 }

@@ -13,8 +13,9 @@
 //! 3. A load or store has one index: a scalar, or a vector. `Ramp(base, 1, lanes)` is a contiguous unaligned vector
 //!    access, any other vector is a gather or scatter. A contiguous vector may have a predicate: the other lanes are no
 //!    access; read, they are zero.
-//! 4. Loops are `Serial` or `Parallel` (or `ThreadBinding` in device code); vectorised and unrolled loops are
-//!    expanded. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
+//! 4. Loops are `Serial` or `Parallel`; vectorised and unrolled loops are expanded. In a program for a GPU, an outermost
+//!    `ThreadBinding` loop is a [kernel](crate::tir::analysis::DeviceKernel), and what is outside of kernels touches no
+//!    memory. A `Parallel` loop becomes one `ctx->parallel_for`; its body is outlined over the variables and
 //!    buffers it uses; nested ones are serial.
 //! 5. No access is outside its buffer: an access that is not proven to be in bounds is checked by an `AssertStmt` before
 //!    it. No integer division or remainder has a divisor that traps; no shift amount reaches the width of its type.
@@ -47,6 +48,7 @@ mod lower_intrin;
 mod lower_match_buffer;
 mod lower_opaque_block;
 mod lower_tvm_builtin;
+mod make_kernels;
 mod make_packed_api;
 mod narrow_indices;
 mod narrow_loops;
@@ -59,18 +61,23 @@ mod remove_no_op;
 mod renew_defs;
 mod shuffle_strided_loads;
 mod simplify;
+mod split_host_device;
 mod storage_rewrite;
 #[cfg(test)]
 mod tests;
+mod thread_sync;
 mod unguard_lanes;
+mod unify_thread_binding;
 mod unroll_loop;
 mod util;
 mod vector;
 mod vectorize_loop;
 mod vectorize_reductions;
 mod vectorize_transposes;
+mod verify_gpu_code;
 mod verify_lowered;
 mod verify_source;
+mod whole_write;
 mod zero_unwritten;
 
 pub use align_storage::{BUFFER_DIM_ALIGN, align_storage};
@@ -100,6 +107,7 @@ pub use lower_match_buffer::lower_match_buffer;
 pub(in crate::tir) use lower_match_buffer::without_matched_buffers;
 pub use lower_opaque_block::lower_opaque_block;
 pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
+pub use make_kernels::make_kernels;
 pub use make_packed_api::make_packed_api;
 pub use narrow_indices::narrow_indices;
 pub use narrow_loops::narrow_loops;
@@ -113,14 +121,18 @@ pub(crate) use renew_defs::Renew;
 pub use renew_defs::{renew_defs, renew_stmt};
 pub use shuffle_strided_loads::shuffle_strided_loads;
 pub use simplify::simplify;
+pub use split_host_device::split_host_device;
 pub use storage_rewrite::storage_rewrite;
+pub use thread_sync::thread_sync;
 pub use unguard_lanes::unguard_lanes;
+pub use unify_thread_binding::unify_thread_binding;
 pub use unroll_loop::{MOST_COPIES, PRAGMA_UNROLL, pragma_unroll, unroll_loop};
 pub(crate) use util::specialized;
 pub(in crate::tir) use util::{BlockNames, DeepSubstitute};
 pub use vectorize_loop::{REMAINDER, STREAMED, vectorize_loop};
 pub use vectorize_reductions::{REDUCTION_LANES, vectorize_reductions};
 pub use vectorize_transposes::vectorize_transposes;
+pub use verify_gpu_code::verify_gpu_code;
 pub use verify_lowered::verify_lowered;
 pub use verify_source::verify_source;
 pub use zero_unwritten::{zero_outputs, zero_unwritten};

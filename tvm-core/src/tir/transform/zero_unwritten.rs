@@ -7,11 +7,12 @@
 
 use super::context::{analyzer_for, enter_loop};
 use super::coverage::{is_covered, writes_all};
-use super::util::{BlockNames, body_pass};
+use super::util::BlockNames;
+use super::whole_write::writes_whole;
 use super::{convert_blocks_to_opaque, lower_init_block, lower_match_buffer, lower_opaque_block, simplify};
 use crate::arith::Analyzer;
 use crate::ir::{IRModule, Var};
-use crate::pass::{Pass, PassContext};
+use crate::pass::{Pass, PassContext, prim_func_pass};
 use crate::tir::{
     Block, BlockRealize, Buffer, For, IfThenElse, IterKind, IterVar, Mutator, Param, PrimExpr, PrimFunc,
     Range, Scope, Stmt,
@@ -19,11 +20,16 @@ use crate::tir::{
 
 /// Fills allocations with zeros, unless they are proven to be written before they are read.
 pub fn zero_unwritten() -> Pass {
-    body_pass("ZeroUnwritten", |func| ZeroUnwritten { analyzer: analyzer_for(func) }.mutate_stmt(&func.body))
+    prim_func_pass("ZeroUnwritten", |func, _, ctx| {
+        let mut pass = ZeroUnwritten { analyzer: analyzer_for(func), fused: ctx.target.is_gpu() };
+        Ok(pass.mutate_stmt(&func.body).map(|body| PrimFunc { body, ..func.clone() }))
+    })
 }
 
 struct ZeroUnwritten {
     analyzer: Analyzer,
+    /// True for GPUs, for which loops are fused and split again: then proofs about such loops are tried as well.
+    fused: bool,
 }
 
 impl ZeroUnwritten {
@@ -35,6 +41,12 @@ impl ZeroUnwritten {
             Scope::Shared | Scope::SharedDyn | Scope::Warp => false,
         };
         if !own || is_covered(&self.analyzer, buffer, rest) {
+            return None;
+        }
+        if let Stmt::SeqStmt(stmts) = rest
+            && self.fused
+            && writes_whole(&self.analyzer, buffer, stmts)
+        {
             return None;
         }
         Some(fill(buffer, |indices, zero| Stmt::store(buffer, indices, zero)))

@@ -1,5 +1,6 @@
 //! Loops that are bound to the same thread index inside another loop over threads. The same threads run all of them,
-//! and do not wait for each other between two such loops, nor between the iterations of a serial loop around one.
+//! and do not wait for each other between two such loops, nor between the iterations of a serial loop around one: except
+//! for shared memory, for which lowering inserts barriers ([`thread_sync`](crate::tir::transform::thread_sync)).
 
 use rustc_hash::FxHashMap;
 
@@ -7,27 +8,30 @@ use super::injective::bindings;
 use super::{child_blocks, is_private};
 use crate::arith::{Analyzer, DomMap, IntervalSet, detect_linear_equation};
 use crate::ir::{Var, VarId};
-use crate::tir::schedule::rewrite::dims_analyzer;
+use crate::tir::schedule::rewrite::{bind_loop, dims_analyzer};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
-    BlockRealize, Buffer, BufferRegion, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Range, Stmt,
+    BlockRealize, Buffer, BufferRegion, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Range, Scope, Stmt,
     ThreadTag, Visitor, any_expr, substitute_expr,
 };
 
 /// Checks the loop `a` against the loops over the same threads: no two threads access the same element, unless both
-/// only read it. Each pair of loops is checked from one of them.
+/// only read it, or threads of one block wait for each other (`waits`) and it is in shared memory. Each pair of loops is
+/// checked from one of them.
 pub(in crate::tir::schedule) fn check_same_threads(
     name: &'static str,
     state: &ScheduleState,
     a: VarId,
+    waits: bool,
 ) -> Result<(), ScheduleError> {
     let Some(tag) = thread_tag(state, a) else { return Ok(()) };
     let same = |&b: &VarId| a <= b && thread_tag(state, b) == Some(tag);
     let mut others: Vec<VarId> = state.side_by_side().iter().copied().filter(same).collect();
     others.sort_unstable();
+    let waits = waits && of_one_block(tag);
     for b in others {
         if let Some(pair) = Pair::of(state, a, b)? {
-            pair.check(name)?;
+            pair.check(name, waits)?;
         }
     }
     Ok(())
@@ -37,6 +41,14 @@ fn thread_tag(state: &ScheduleState, var: VarId) -> Option<ThreadTag> {
     match state.get_for(var).ok()?.kind {
         ForKind::ThreadBinding(tag) => Some(tag),
         ForKind::Serial | ForKind::Unrolled | ForKind::Parallel | ForKind::Vectorized => None,
+    }
+}
+
+/// True when `tag` numbers threads of one block.
+fn of_one_block(tag: ThreadTag) -> bool {
+    match tag {
+        ThreadTag::ThreadIdxX | ThreadTag::ThreadIdxY | ThreadTag::ThreadIdxZ => true,
+        ThreadTag::BlockIdxX | ThreadTag::BlockIdxY | ThreadTag::BlockIdxZ | ThreadTag::Vthread => false,
     }
 }
 
@@ -88,20 +100,33 @@ impl<'a> Pair<'a> {
             }
         }
         let outside = over_a[..kernel].to_vec();
-        Ok(Some(Pair { state, sides, threads, thread, outside, analyzer: dims_analyzer(state) }))
+        let mut analyzer = dims_analyzer(state);
+        // The same loop around both sides: its variable has one value, in its range.
+        for var in over_a.iter().zip(&over_b).take_while(|(a, b)| a == b).map(|it| it.0) {
+            if outside.contains(var) || tag(var).is_some() {
+                bind_loop(&mut analyzer, state.get_for(*var)?);
+            }
+        }
+        Ok(Some(Pair { state, sides, threads, thread, outside, analyzer }))
     }
 
-    fn check(&self, name: &'static str) -> Result<(), ScheduleError> {
+    fn check(&self, name: &'static str, waits: bool) -> Result<(), ScheduleError> {
         let [blocks_a, blocks_b] = self.sides.map(|node| child_blocks(&node.body));
         for (a, b) in blocks_a.iter().flat_map(|a| blocks_b.iter().map(move |b| (a, b))) {
             for (region_a, writes_a) in accesses(a) {
                 let buffer = &region_a.buffer;
                 for (region_b, writes_b) in accesses(b).filter(|(it, _)| it.buffer == *buffer) {
                     let private = || self.sides.iter().all(|node| is_private(self.state, node, buffer));
+                    let ordered = match buffer.scope {
+                        Scope::Shared | Scope::SharedDyn => waits || has_barriers(&self.state.func().body),
+                        Scope::Global | Scope::Warp => has_barriers(&self.state.func().body),
+                        // Each thread has its own.
+                        Scope::Local => false,
+                    };
                     if (writes_a || writes_b)
+                        && !ordered
                         && !self.are_apart((a, region_a), (b, region_b))?
                         && !private()
-                        && !waits(&self.state.func().body)
                     {
                         return Err(self.refused(name, buffer));
                     }
@@ -120,7 +145,7 @@ impl<'a> Pair<'a> {
         };
         let message = format!("{who}: one may touch elements of `{}` that another one writes", buffer.name);
         ScheduleError::illegal(name, message)
-            .help("compute what is shared in the loop that uses it (`compute_at`), or in a kernel of its own")
+            .help("compute what is shared in the loop that uses it (`compute_at`), in memory that the threads share (`set_scope`), or in a kernel of its own")
             .show(self.state, &self.sides.map(|node| StmtSRef::Loop(node.loop_var.id())))
     }
 
@@ -192,7 +217,7 @@ impl<'a> Pair<'a> {
 
 /// True when `stmt` contains barriers. Only modules that were built or read contain any; whether the barriers stand
 /// where they must is not checked.
-fn waits(stmt: &Stmt) -> bool {
+fn has_barriers(stmt: &Stmt) -> bool {
     struct Barriers(bool);
     impl Visitor for Barriers {
         fn visit_expr(&mut self, expr: &PrimExpr) {

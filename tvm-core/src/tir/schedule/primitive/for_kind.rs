@@ -45,7 +45,7 @@ pub(in crate::tir::schedule) fn misfit(
             return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
         }
     }
-    Ok(loops.into_iter().find_map(|var| analysis::check_same_threads(name, state, var).err()))
+    Ok(loops.into_iter().find_map(|var| analysis::check_same_threads(name, state, var, true).err()))
 }
 
 /// The kinds of the loops around the loop `var`, innermost first.

@@ -1,0 +1,95 @@
+//! The functions of one kernel for a GPU.
+//!
+//! Requires: the form of [`DeviceKernel`]. The name, parameters and launch of a kernel are what the host needs to know of it.
+
+use std::fmt::Write as _;
+
+use tvm_core::ir::{BufferId, Var};
+use tvm_core::tir::Scope;
+use tvm_core::tir::analysis::DeviceKernel;
+
+use super::dialect::Dialect;
+use super::function::Function;
+use super::{Unit, not_supported, types};
+use crate::CodegenError;
+
+/// A parameter of a kernel, in the order of the parameters.
+#[derive(Clone, Debug)]
+pub(crate) enum DeviceParam {
+    /// Memory of the GPU.
+    Memory(BufferId),
+    /// A number.
+    Scalar(Var),
+    /// Where the first failed assertion is recorded.
+    Failure,
+}
+
+impl Unit {
+    /// A unit of kernels for GPUs.
+    pub(crate) fn cuda() -> Unit {
+        Unit { dialect: Dialect::Cuda, ..Unit::default() }
+    }
+
+    /// Writes `kernel` as the function `name`; with `checks`, it records failures, and does nothing after one. Returns the
+    /// parameters.
+    pub(crate) fn device_kernel(
+        &mut self,
+        name: &str,
+        kernel: &DeviceKernel,
+        checks: bool,
+    ) -> Result<Vec<DeviceParam>, CodegenError> {
+        let mut f = Function::new(self, name);
+        let (mut params, mut texts) = (Vec::new(), Vec::new());
+        for buffer in &kernel.buffers {
+            let name = f.define_buffer(buffer);
+            texts.push(format!("{} *__restrict__ {name}", types::scalar(buffer.dtype)));
+            params.push(DeviceParam::Memory(buffer.id));
+        }
+        for var in &kernel.vars {
+            if !var.dtype().is_scalar() || var.dtype().is_handle() {
+                return not_supported(format!("`{}`, of type {}, in a kernel", var.name(), var.dtype()));
+            }
+            let name = f.define(var);
+            texts.push(format!("const {} {name}", types::scalar(var.dtype())));
+            params.push(DeviceParam::Scalar(var.clone()));
+        }
+        if checks {
+            texts.push("int64_t *tvm_error".into());
+            params.push(DeviceParam::Failure);
+            f.line("if (tvm_failed(tvm_error)) return;");
+        }
+        for (tag, var, _) in &kernel.threads {
+            let ty = types::scalar(var.dtype());
+            let name = f.define(var);
+            f.line(&format!("const {ty} {name} = {};", tag.name()));
+        }
+        for alloc in &kernel.shared {
+            let buffer = &alloc.buffer;
+            let [Some(extent)] = buffer.shape.iter().map(|it| it.as_int()).collect::<Vec<_>>()[..] else {
+                return not_supported(format!(
+                    "buffer `{}` in shared memory without a constant size",
+                    buffer.name
+                ));
+            };
+            if buffer.scope != Scope::Shared {
+                let (name, scope) = (&buffer.name, buffer.scope.name());
+                return not_supported(format!(
+                    "buffer `{name}` in the scope `{scope}`; the scope `shared` is"
+                ));
+            }
+            let ty = types::scalar(buffer.dtype);
+            let name = f.define_buffer(buffer);
+            f.line(&format!("__shared__ {ty} {name}[{}];", extent.max(1)));
+        }
+        f.stmt(&kernel.body)?;
+        let body = std::mem::take(&mut f.body);
+        let threads = kernel.block().iter().try_fold(1i64, |count, it| Some(count * it.as_int()?));
+        let bounds = threads.map(|count| format!("__launch_bounds__({count}) ")).unwrap_or_default();
+        let params_text = texts.join(", ");
+        let _ = write!(
+            self.functions,
+            "extern \"C\" __global__ void {bounds}{name}({params_text}) {{\n{body}}}\n\n"
+        );
+        Ok(params)
+    }
+}

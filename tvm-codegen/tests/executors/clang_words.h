@@ -1,0 +1,26 @@
+/* The words of CUDA that clang has only in the headers of NVIDIA. */
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#include <__clang_cuda_builtin_vars.h>
+extern "C" __device__ void __syncthreads();
+extern "C" __device__ int __popcll(unsigned long long);
+extern "C" __device__ int __clzll(long long);
+__device__ unsigned long long atomicCAS(unsigned long long *, unsigned long long, unsigned long long);
+#define TVM_FUNCTION(N) \
+  extern "C" __device__ float N##f(float); \
+  extern "C" __device__ double N(double);
+#define TVM_FUNCTION2(N) \
+  extern "C" __device__ float N##f(float, float); \
+  extern "C" __device__ double N(double, double);
+TVM_FUNCTION(exp) TVM_FUNCTION(exp2) TVM_FUNCTION(log) TVM_FUNCTION(log2) TVM_FUNCTION(log10) TVM_FUNCTION(log1p)
+TVM_FUNCTION(sqrt) TVM_FUNCTION(sin) TVM_FUNCTION(cos) TVM_FUNCTION(tan) TVM_FUNCTION(asin) TVM_FUNCTION(acos)
+TVM_FUNCTION(atan) TVM_FUNCTION(sinh) TVM_FUNCTION(cosh) TVM_FUNCTION(tanh) TVM_FUNCTION(asinh) TVM_FUNCTION(acosh)
+TVM_FUNCTION(atanh) TVM_FUNCTION(erf) TVM_FUNCTION(fabs) TVM_FUNCTION(floor) TVM_FUNCTION(ceil) TVM_FUNCTION(trunc)
+TVM_FUNCTION(rint) TVM_FUNCTION2(pow) TVM_FUNCTION2(atan2) TVM_FUNCTION2(copysign) TVM_FUNCTION2(fmod)
+extern "C" __device__ float fmaf(float, float, float);
+extern "C" __device__ double fma(double, double, double);
+extern "C" __device__ float ldexpf(float, int);
+extern "C" __device__ double ldexp(double, int);

@@ -1,0 +1,186 @@
+/* Runs CUDA kernels on a CPU: blocks one after the other, the threads of a block as fibers that switch at barriers.
+ *
+ * Reads calls from standard input, as numbers of eight bytes: memories with their contents, then launches. Writes, for
+ * each call, the failure that kernels recorded and the contents of the memories. Memory that nothing wrote holds bytes of
+ * ones, which are no number; bytes around each memory must stay as they are. */
+#define TVM_EMULATED 1
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __launch_bounds__(n)
+#define __shared__ static __attribute__((section("tvm_shared")))
+#define TVM_INLINE static inline __attribute__((unused))
+#define TVM_UNROLL(n)
+#define TVM_REMAINDER
+extern char __start_tvm_shared __attribute__((weak)), __stop_tvm_shared __attribute__((weak));
+
+struct Index {
+  uint32_t x, y, z;
+};
+static Index threadIdx, blockIdx;
+
+[[noreturn]] static void stop(const char *what) {
+  fprintf(stderr, "emulator: %s in block (%u, %u, %u), thread (%u, %u, %u)\n", what, blockIdx.x, blockIdx.y, blockIdx.z,
+          threadIdx.x, threadIdx.y, threadIdx.z);
+  exit(3);
+}
+
+/* A thread of the block that runs. */
+struct Fiber {
+  ucontext_t context;
+  Index index;
+  bool done, waits;
+};
+static const size_t STACK = 256 * 1024;
+static std::vector<Fiber> fibers;
+static std::vector<char *> stacks;
+static ucontext_t scheduler;
+static size_t current;
+static bool with_fibers;
+static std::function<void()> body;
+
+static inline void tvm_barrier() {
+  if (!with_fibers) stop("a barrier in a kernel that has none");
+  fibers[current].waits = true;
+  swapcontext(&fibers[current].context, &scheduler);
+}
+static void enter() {
+  body();
+  fibers[current].done = true;
+}
+
+TVM_INLINE int tvm_ones(uint64_t x) { return __builtin_popcountll(x); }
+TVM_INLINE int tvm_leading_zeros(uint64_t x) { return __builtin_clzll(x); }
+TVM_INLINE bool tvm_first(int64_t *at, int64_t value) {
+  if (*at != 0) return false;
+  *at = value;
+  return true;
+}
+TVM_INLINE float tvm_cvt_f16_f32(uint16_t h) {
+  int exponent = h >> 10 & 31, fraction = h & 1023;
+  float value = exponent == 31 ? (fraction ? NAN : INFINITY)
+                : exponent == 0 ? ldexpf((float)fraction, -24)
+                                : ldexpf((float)(fraction + 1024), exponent - 25);
+  return h & 0x8000 ? -value : value;
+}
+TVM_INLINE uint16_t tvm_cvt_f32_f16(float x) {
+  uint16_t sign = signbit(x) ? 0x8000 : 0;
+  if (x != x) return sign | 0x7e00;
+  double size = fabs((double)x);
+  if (size >= 65520) return sign | 0x7c00;
+  if (size == 0) return sign;
+  int exponent;
+  frexp(size, &exponent);
+  /* One in the last place; subnormals have that of the smallest normal number. */
+  int last = exponent < -13 ? -24 : exponent - 11;
+  int64_t units = (int64_t)nearbyint(ldexp(size, -last));
+  return sign | (uint16_t)(last == -24 ? units : units + ((int64_t)(last + 24) << 10));
+}
+
+static void run_block(Index block, bool backwards) {
+  size_t count = (size_t)block.x * block.y * block.z;
+  if (&__start_tvm_shared) memset(&__start_tvm_shared, 0xff, &__stop_tvm_shared - &__start_tvm_shared);
+  auto index = [&](size_t i) { return Index{uint32_t(i % block.x), uint32_t(i / block.x % block.y), uint32_t(i / block.x / block.y)}; };
+  auto at = [&](size_t i) { return backwards ? count - 1 - i : i; };
+  if (!with_fibers) {
+    for (size_t i = 0; i < count; ++i) {
+      threadIdx = index(at(i));
+      body();
+    }
+    return;
+  }
+  while (stacks.size() < count) stacks.push_back((char *)malloc(STACK));
+  fibers.assign(count, Fiber());
+  for (size_t i = 0; i < count; ++i) {
+    fibers[i].index = index(i);
+    getcontext(&fibers[i].context);
+    fibers[i].context.uc_stack.ss_sp = stacks[i];
+    fibers[i].context.uc_stack.ss_size = STACK;
+    fibers[i].context.uc_link = &scheduler;
+    makecontext(&fibers[i].context, enter, 0);
+  }
+  for (size_t left = count; left > 0;) {
+    for (size_t i = 0; i < count; ++i) {
+      current = at(i);
+      if (fibers[current].done) continue;
+      fibers[current].waits = false;
+      threadIdx = fibers[current].index;
+      swapcontext(&scheduler, &fibers[current].context);
+      left -= fibers[current].done;
+    }
+  }
+}
+
+static uint64_t number() {
+  uint64_t value;
+  if (fread(&value, 8, 1, stdin) != 1) stop("the input ends early");
+  return value;
+}
+
+template <class... P, size_t... I>
+static void call(void (*kernel)(P...), uint64_t *args, std::index_sequence<I...>) {
+  kernel(*reinterpret_cast<P *>(args + I)...);
+}
+template <class... P>
+static void call(void (*kernel)(P...), uint64_t *args) {
+  call(kernel, args, std::index_sequence_for<P...>());
+}
+struct Kernel {
+  std::function<void(uint64_t *)> run;
+  bool barriers;
+};
+
+static const size_t GUARD = 256;
+struct Memory {
+  std::vector<uint64_t> words;
+  uint64_t bytes;
+  explicit Memory(uint64_t bytes) : words(bytes / 8 + 1 + 2 * GUARD / 8, ~0ull), bytes(bytes) {}
+  char *data() { return (char *)words.data() + GUARD; }
+  void check() {
+    for (size_t i = 0; i < GUARD; ++i)
+      if (data()[-1 - (ptrdiff_t)i] != (char)0xff || data()[bytes + i] != (char)0xff) stop("a write outside of a buffer");
+  }
+};
+
+static int run_calls(const std::vector<Kernel> &kernels) {
+  for (uint64_t calls = number(); calls > 0; --calls) {
+    std::vector<Memory> memories;
+    uint64_t args = number(), count = number();
+    for (uint64_t i = 0; i < count; ++i) {
+      memories.emplace_back(number());
+      if (i < args && memories[i].bytes && fread(memories[i].data(), memories[i].bytes, 1, stdin) != 1) stop("no contents");
+    }
+    int64_t failure[3] = {0, 0, 0};
+    for (uint64_t steps = number(); steps > 0; --steps) {
+      const Kernel &kernel = kernels[number()];
+      uint32_t extents[6];
+      for (uint32_t &extent : extents) extent = (uint32_t)number();
+      std::vector<uint64_t> values;
+      for (uint64_t left = number(); left > 0; --left) {
+        uint64_t kind = number(), value = number();
+        values.push_back(kind == 0 ? (uint64_t)memories[value].data() : kind == 1 ? value : (uint64_t)failure);
+      }
+      body = [&] { kernel.run(values.data()); };
+      with_fibers = kernel.barriers;
+      for (uint32_t z = 0; z < extents[2]; ++z)
+        for (uint32_t y = 0; y < extents[1]; ++y)
+          for (uint32_t x = 0; x < extents[0]; ++x) {
+            blockIdx = Index{x, y, z};
+            run_block(Index{extents[3], extents[4], extents[5]}, (x + calls) % 2);
+          }
+    }
+    for (Memory &memory : memories) memory.check();
+    fwrite(failure, 8, 3, stdout);
+    for (uint64_t i = 0; i < args; ++i) fwrite(memories[i].data(), 1, memories[i].bytes, stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,138 @@
+//! Products of matrices, also of several at a time: tiles in shared memory, from which each thread sums a small tile in
+//! registers.
+//!
+//! A block of 16 × 16 threads computes 64 × 64 results, 4 × 4 of them in each thread. For each 16 terms, the threads copy
+//! 64 × 16 elements of both operands to shared memory (8 KiB in `f32`); each of these is then read by 16 threads. Per term, a
+//! thread reads 8 elements and adds 16 products. 256 threads and 8 KiB leave room for several blocks on a multiprocessor of
+//! every architecture, so that one computes while another one copies.
+//!
+//! TVM counterpart: `dlight.gpu.Matmul`.
+
+use super::GpuRule;
+use crate::dlight::analysis::{Axis, BlockInfo};
+use crate::target::GpuLimits;
+use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::{BufferLoad, IterKind, Scope, ThreadTag, uses_var};
+
+pub(super) const RULE: GpuRule = GpuRule {
+    name: "matmul",
+    why: "both operands are read many times: tiles of them in shared memory, and a tile of sums in the registers of a thread",
+    apply,
+};
+
+/// Threads of a block along each side.
+const SIDE: i64 = 16;
+/// Results of a thread along each side.
+const OWN: i64 = 4;
+/// Terms for which tiles are copied.
+const TERMS: i64 = 16;
+/// Constant extents from which on tiles are worth their copies.
+const LEAST: i64 = 32;
+
+fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
+    let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
+    let Some(product) = Product::of(&info, limits) else { return Ok(None) };
+    let block = s.block(name)?;
+    let out = s.cache_write(block, 0, Scope::Local)?;
+    let loops = s.get_loops(block)?;
+    let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
+    let tile = SIDE * OWN;
+    let [io, it, ii] = s.split(loops[product.row], [None, Some(SIDE), Some(OWN)])?;
+    let [jo, jt, ji] = s.split(loops[product.column], [None, Some(SIDE), Some(OWN)])?;
+    let [ko, ki] = s.split(loops[product.term], [None, Some(TERMS)])?;
+    s.reorder_n(&[&batch[..], &[io, jo, ko, it, jt, ki, ii, ji]].concat())?;
+    s.reverse_compute_at(out, jo)?;
+    let mut copies = Vec::new();
+    for operand in 0..2 {
+        let copy = s.cache_read(block, operand, Scope::Shared)?;
+        s.compute_at(copy, ko)?;
+        copies.push(copy);
+    }
+    let outer = batch.len() + 2;
+    let init = s.decompose_reduction(block, ko)?;
+    // From outside to inside: each step is about what the threads of the kernel so far share.
+    if !batch.is_empty() {
+        let fused = s.fuse_n(&batch)?;
+        s.bind(fused, ThreadTag::BlockIdxZ)?;
+    }
+    s.bind(io, ThreadTag::BlockIdxX)?;
+    s.bind(jo, ThreadTag::BlockIdxY)?;
+    let outer = if batch.is_empty() { outer } else { 3 };
+    for copy in copies {
+        // The loops inside of that over groups of terms.
+        if !distribute(s, copy, outer + 1)? {
+            return Ok(None);
+        }
+    }
+    let [.., a, b, c, d] = s.get_loops(init)?[..] else { return Ok(None) };
+    own_tile(s, [a, b, c, d])?;
+    let results = s.get_loops(out)?.split_off(outer);
+    let [.., row, column] = results[..] else { return Ok(None) };
+    let [of_row, i] = s.split(row, [None, Some(OWN)])?;
+    let [of_column, j] = s.split(column, [None, Some(OWN)])?;
+    s.reorder([of_row, of_column, i, j])?;
+    own_tile(s, [of_row, of_column, i, j])?;
+    own_tile(s, [it, jt, ii, ji])?;
+    Ok(Some(format!("tiles of {tile}x{tile}x{TERMS}, {OWN}x{OWN} in a thread")))
+}
+
+/// Copies a tile with all threads, neighbours in memory by neighbours; false if the tile has no two loops.
+fn distribute(s: &mut Schedule, copy: BlockRV, outer: usize) -> Result<bool, ScheduleError> {
+    let loops = s.get_loops(copy)?.split_off(outer);
+    // Loops outside of these are over one matrix.
+    let [.., row, column] = loops[..] else { return Ok(false) };
+    let [ro, ry] = s.split(row, [None, Some(SIDE)])?;
+    let [co, cx] = s.split(column, [None, Some(SIDE)])?;
+    s.reorder([ro, co, ry, cx])?;
+    s.bind(ry, ThreadTag::ThreadIdxY)?;
+    s.bind(cx, ThreadTag::ThreadIdxX)?;
+    Ok(true)
+}
+
+/// Binds the loops of a tile of results, in which each thread has its part.
+fn own_tile(s: &mut Schedule, [it, jt, ii, ji]: [LoopRV; 4]) -> Result<(), ScheduleError> {
+    s.bind(it, ThreadTag::ThreadIdxY)?;
+    s.bind(jt, ThreadTag::ThreadIdxX)?;
+    s.unroll(ii)?;
+    s.unroll(ji)
+}
+
+/// The axes of a product, as indices of the loops around the block.
+struct Product {
+    batch: Vec<usize>,
+    row: usize,
+    column: usize,
+    term: usize,
+}
+
+impl Product {
+    fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
+        let [a, b] = &info.loads[..] else { return None };
+        let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
+        let uses =
+            |load: &BufferLoad, axis: &Axis| load.indices.iter().any(|index| uses_var(index, &axis.var));
+        let (mut batch, mut rows, mut columns, mut terms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (at, axis) in info.axes.iter().enumerate() {
+            match (axis.kind, uses(a, axis), uses(b, axis)) {
+                (IterKind::Reduce, true, true) => terms.push(at),
+                (IterKind::Spatial, true, true) => batch.push(at),
+                (IterKind::Spatial, true, false) => rows.push(at),
+                (IterKind::Spatial, false, true) => columns.push(at),
+                _ => return None,
+            }
+        }
+        // Indices are axes themselves, so that the parts of a tile are copied without gaps.
+        let plain = |load: &BufferLoad| load.indices.iter().all(|index| index.as_var().is_some());
+        let ([row], [column], [term]) = (&rows[..], &columns[..], &terms[..]) else { return None };
+        let large = [row, column, term]
+            .into_iter()
+            .all(|&at| info.axes[at].extent.as_int().is_none_or(|extent| extent >= LEAST));
+        let blocks =
+            batch.iter().try_fold(1i64, |count, &at| count.checked_mul(info.axes[at].extent.as_int()?));
+        let few = blocks.is_some_and(|count| count <= limits.grid[2]);
+        // A thread reads its results column by column from rows that follow each other.
+        let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);
+        (large && few && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
+            .then_some(Product { batch, row: *row, column: *column, term: *term })
+    }
+}

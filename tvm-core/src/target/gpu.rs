@@ -1,0 +1,139 @@
+//! GPU architectures, and what a kernel may use on each of them.
+//!
+//! Ensures: the limits are those of the CUDA programming guide for the compute capability. Programs whose blocks or grids
+//! exceed them are rejected when they are compiled. TVM counterpart: attributes of `Target` (`max_num_threads`, `arch`, …).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A GPU architecture that code is generated for. TVM counterpart: the attribute `arch` of a CUDA target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GpuArch {
+    name: &'static str,
+    limits: GpuLimits,
+}
+
+/// What one kernel may use on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GpuLimits {
+    /// Threads that run the same instruction together.
+    pub warp_size: i64,
+    /// Threads in one block.
+    pub threads_per_block: i64,
+    /// Extents of a block along `threadIdx.x`, `threadIdx.y` and `threadIdx.z`.
+    pub block: [i64; 3],
+    /// Extents of a grid along `blockIdx.x`, `blockIdx.y` and `blockIdx.z`.
+    pub grid: [i64; 3],
+    /// Bytes of shared memory whose size is known when the kernel is compiled.
+    pub static_shared_bytes: i64,
+    /// Bytes of shared memory of one block in all, if a part of them is asked for at the launch.
+    pub shared_bytes: i64,
+    /// 32-bit registers of one block.
+    pub registers_per_block: i64,
+    /// 32-bit registers of one thread.
+    pub registers_per_thread: i64,
+    /// Bytes of memory of its own that a thread may have beside its registers.
+    pub local_bytes: i64,
+}
+
+/// A name that is no known architecture.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no GPU architecture; expected one of {known}", known = GpuArch::ALL.map(|it| it.name).join(", "))]
+pub struct UnknownArch(pub String);
+
+const fn arch(name: &'static str, shared_kib: i64) -> GpuArch {
+    let limits = GpuLimits {
+        warp_size: 32,
+        threads_per_block: 1024,
+        block: [1024, 1024, 64],
+        grid: [(1 << 31) - 1, 65535, 65535],
+        static_shared_bytes: 48 << 10,
+        shared_bytes: shared_kib << 10,
+        registers_per_block: 64 << 10,
+        registers_per_thread: 255,
+        local_bytes: 512 << 10,
+    };
+    GpuArch { name, limits }
+}
+
+impl GpuArch {
+    /// All architectures, in ascending order. A letter at the end means that the code runs on this one alone, and may use
+    /// what only it has.
+    pub const ALL: [GpuArch; 13] = [
+        arch("sm_70", 96),
+        arch("sm_72", 96),
+        arch("sm_75", 64),
+        arch("sm_80", 163),
+        arch("sm_86", 99),
+        arch("sm_87", 163),
+        arch("sm_89", 99),
+        arch("sm_90", 227),
+        arch("sm_90a", 227),
+        arch("sm_100", 227),
+        arch("sm_100a", 227),
+        arch("sm_120", 99),
+        arch("sm_120a", 99),
+    ];
+
+    /// The architecture of a target that names none: newer GPUs run its code as well.
+    pub const DEFAULT: GpuArch = arch("sm_80", 163);
+
+    /// NVIDIA's name, for example `sm_80`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What one kernel may use.
+    pub const fn limits(&self) -> &GpuLimits {
+        &self.limits
+    }
+}
+
+impl fmt::Display for GpuArch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl FromStr for GpuArch {
+    type Err = UnknownArch;
+
+    fn from_str(s: &str) -> Result<GpuArch, UnknownArch> {
+        GpuArch::ALL.into_iter().find(|it| it.name == s).ok_or_else(|| UnknownArch(s.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{ParseTargetError, Target, TargetKind};
+
+    #[test]
+    fn architectures_of_targets() {
+        let target: Target = "cuda -arch=sm_90a".parse().unwrap();
+        assert_eq!(target.gpu_arch().map(|it| it.name()), Some("sm_90a"));
+        assert_eq!(target.to_string(), "cuda -arch=sm_90a");
+        assert_eq!(target.machine, Target::host().machine, "the host of the GPU is this machine");
+        assert_eq!(Target::cuda().gpu_arch(), Some(GpuArch::DEFAULT));
+        assert_eq!("cuda -arch=sm_80".parse::<Target>().unwrap(), Target::cuda());
+        assert_eq!(Target::c().gpu_arch(), None);
+        assert_eq!(Target::c().with_kind(TargetKind::Cuda).gpu_arch(), Some(GpuArch::DEFAULT));
+        for arch in GpuArch::ALL {
+            let text = format!("cuda -arch={arch}");
+            let target: Target = text.parse().unwrap();
+            assert_eq!((target.gpu_arch(), target.clone()), (Some(arch), Target::cuda().with_arch(arch)));
+            assert_eq!(target.to_string().parse::<Target>().unwrap(), target);
+        }
+    }
+
+    #[test]
+    fn unknown_architectures_are_refused() {
+        for name in ["sm_65", "90", "", "SM_80", "compute_80"] {
+            let err = format!("cuda -arch={name}").parse::<Target>().unwrap_err();
+            assert_eq!(err, ParseTargetError::Arch(UnknownArch(name.into())));
+            assert!(err.to_string().contains("expected one of sm_70, "), "{err}");
+        }
+        let err = "c -arch=sm_80".parse::<Target>().unwrap_err();
+        assert_eq!(err.to_string(), "a target of kind c has no GPU architecture (-arch=sm_80)");
+    }
+}
