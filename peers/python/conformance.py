@@ -3,6 +3,7 @@
     conformance.py nodes --data DIR --out FILE.md [--filter TEXT] [--max-opset N] [--frozen] -- TVMC worker conformance --target T
     conformance.py real (real.py)
     conformance.py hostile (hostile.py)
+    conformance.py cuda (cuda.py)
 
 `nodes` writes the tests of the installed onnx package below DIR once, in the layout of ONNX backend tests. A worker reads
 `TEST DIR<tab>OUTPUT DIR` lines and answers one JSON line each. Outputs are compared by the rule of
@@ -388,7 +389,7 @@ def node_report(tests, results, args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["nodes", "real", "hostile", "serve-ort"])
+    parser.add_argument("what", choices=["nodes", "real", "hostile", "cuda", "serve-ort"])
     parser.add_argument("--data")
     parser.add_argument("--out")
     parser.add_argument("--filter", default="")
@@ -406,6 +407,10 @@ def main():
         from hostile import hostile
 
         return hostile(args)
+    if args.what == "cuda":
+        from cuda import cuda
+
+        return cuda(args, load_index)
     if args.what == "real":
         from real import real
 

@@ -1,5 +1,6 @@
 //! The program `conformance`: the node tests of the onnx package, and models that Python packages ship, compiled by us and
-//! beside onnxruntime; and mutants of the node tests, compiled by us alone. The work is done by `python/conformance.py`, in
+//! beside onnxruntime; mutants of the node tests, compiled by us alone; and what NVIDIA's compilers say about the kernels that we
+//! write for GPUs. The work is done by `python/conformance.py`, in
 //! the Python environment of the peers.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
@@ -10,6 +11,8 @@ use tvm_peers::Home;
 
 struct Options {
     real: bool,
+    /// What NVIDIA's compilers say about the kernels of the models.
+    cuda: bool,
     /// Node tests with inputs such as shapes as constants.
     frozen: bool,
     /// Options of the script for hostile models: `--count N`, and more.
@@ -24,6 +27,7 @@ struct Options {
 fn parse(args: &[String]) -> Result<Options, String> {
     let mut res = Options {
         real: false,
+        cuda: false,
         frozen: false,
         hostile: Vec::new(),
         alone: false,
@@ -37,6 +41,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--real" => res.real = true,
+            "--cuda" => res.cuda = true,
             "--frozen" => res.frozen = true,
             "--hostile" => res.hostile.extend(["--count".to_string(), value()?]),
             "--seed" | "--first" => res.hostile.extend([arg.clone(), value()?]),
@@ -58,6 +63,12 @@ fn parse(args: &[String]) -> Result<Options, String> {
     if !res.hostile.is_empty() && (res.real || res.out.is_some()) {
         return Err("--hostile goes neither with --real nor with --out".to_string());
     }
+    if res.cuda && (res.real || res.frozen || !res.hostile.is_empty()) {
+        return Err("--cuda goes with none of --real, --frozen and --hostile".to_string());
+    }
+    if res.cuda && res.target == "host" {
+        res.target = "cuda -arch=sm_90".to_string();
+    }
     if res.frozen && (res.real || !res.hostile.is_empty()) {
         return Err("--frozen goes neither with --real nor with --hostile".to_string());
     }
@@ -70,10 +81,11 @@ fn run(args: &[String]) -> Result<bool, String> {
     let hostile = !options.hostile.is_empty();
     home.prepare_python(if hostile { &[] } else { &["ort"] }, &|line| println!("{line}"))?;
     let mut python = Command::new(home.python());
-    let what = match (hostile, options.real) {
-        (true, _) => "hostile",
-        (_, true) => "real",
-        (false, false) => "nodes",
+    let what = match (hostile, options.real, options.cuda) {
+        (true, ..) => "hostile",
+        (_, true, _) => "real",
+        (.., true) => "cuda",
+        (false, false, false) => "nodes",
     };
     python.arg(home.script("conformance.py")).arg(what).args(&options.hostile);
     python.arg("--data").arg(home.data()).args(["--filter", &options.filter]);
@@ -86,7 +98,7 @@ fn run(args: &[String]) -> Result<bool, String> {
         }
     }
     python.arg("--").arg(&options.tvmc);
-    if !options.real {
+    if !options.real && !options.cuda {
         python.args(["worker", "conformance"]);
     }
     python.args(["--target", &options.target]);

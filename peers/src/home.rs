@@ -69,6 +69,7 @@ const MACHINE: Source = Source::Rust("w_machine", "");
 /// Files of the workers, which are written into the folder of the peers.
 const FILES: &[(&str, &str)] = &[
     ("conformance.py", include_str!("../python/conformance.py")),
+    ("cuda.py", include_str!("../python/cuda.py")),
     ("frozen.py", include_str!("../python/frozen.py")),
     ("hostile.py", include_str!("../python/hostile.py")),
     ("hostile_models.py", include_str!("../python/hostile_models.py")),

@@ -28,10 +28,12 @@ cargo xtask COMMAND
            Peers are installed into the folder PERF_HOME, else into tvm-bench in the user's cache. Writes compare.* or models.*
            into benches/results
   conformance [--real | --frozen] [--filter TEXT] [--target TARGET] [--alone] [--out FILE.md] [--tvmc PROGRAM]
+  conformance --cuda [--filter TEXT] [--target TARGET] [--out FILE.md] [--tvmc PROGRAM]
   conformance --hostile N [--seed S] [--first I] [--filter TEXT] [--target TARGET] [--tvmc PROGRAM]
            the node tests of the onnx package beside onnxruntime; with --real, models that Python packages ship, each
            compiled once with its own symbolic dimensions; with --frozen, node tests whose inputs that say shapes, axes and the
-           like are constants; with --hostile, N mutants of the node tests, each of which must be refused or run within
+           like are constants; with --cuda, what NVIDIA's compilers say about the kernels of node tests and networks (their wheels
+           are installed beside the peers; no GPU is needed); with --hostile, N mutants of the node tests, each of which must be refused or run within
            10 s and 2 GB. Without --seed, a fresh one, printed";
 
 fn main() -> ExitCode {
