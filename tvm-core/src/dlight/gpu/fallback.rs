@@ -85,15 +85,47 @@ fn spatial_outside(
     Ok(format!("{} of {} loops spatial, {text}", outer.len(), loops.len()))
 }
 
-/// Runs the iterations of `loops` by the threads of as many blocks as that takes.
+/// Threads of a block, for this number of iterations: whole warps of which blocks leave no rest, or else any number that
+/// leaves none, so that no thread has to ask whether it has something to do.
+fn threads_of(count: i64, limits: &GpuLimits) -> i64 {
+    let most = THREADS.min(limits.threads_per_block);
+    if count <= most {
+        return count.max(1);
+    }
+    let exact = |threads: &i64| count % threads == 0;
+    let warps = (1..=most / limits.warp_size).rev().map(|it| it * limits.warp_size).find(exact);
+    let any = || (2 * limits.warp_size..=most).rev().find(exact);
+    warps.filter(|&it| it >= 2 * limits.warp_size).or_else(any).unwrap_or(most)
+}
+
+/// Runs the iterations of `loops` by the threads of as many blocks as that takes. Loops inside of the last one of any length
+/// are a matter of their own if there are enough of their iterations: then nothing is divided by what is not known.
 fn bind<'a>(
     s: &mut Schedule,
     loops: &[LoopRV],
-    mut around: impl Iterator<Item = &'a Around>,
+    around: impl Iterator<Item = &'a Around>,
     limits: &GpuLimits,
 ) -> Result<String, ScheduleError> {
-    let count = around.try_fold(1i64, |count, it| count.checked_mul(it.extent?));
-    let threads = count.unwrap_or(THREADS).clamp(1, THREADS.min(limits.threads_per_block));
+    let extents: Vec<Option<i64>> = around.map(|it| it.extent).collect();
+    let inner = extents.iter().rposition(Option::is_none).map_or(0, |at| at + 1);
+    let product =
+        |extents: &[Option<i64>]| extents.iter().try_fold(1i64, |count, it| count.checked_mul((*it)?));
+    let threads_of = |count: i64| threads_of(count, limits);
+    let apart = product(&extents[inner..]).filter(|&count| {
+        let blocks = (count - 1) / threads_of(count) + 1;
+        inner > 0 && count >= limits.warp_size && blocks <= limits.grid[1]
+    });
+    if let Some(count) = apart {
+        let threads = threads_of(count);
+        let outer = s.fuse_n(&loops[..inner])?;
+        let fused = s.fuse_n(&loops[inner..])?;
+        let [block, thread] = s.split(fused, [None, Some(threads)])?;
+        s.bind(outer, ThreadTag::BlockIdxX)?;
+        s.bind(block, ThreadTag::BlockIdxY)?;
+        s.bind(thread, ThreadTag::ThreadIdxX)?;
+        return Ok(format!("{threads} threads in a block, blocks for {inner} loops of any length"));
+    }
+    let threads = threads_of(product(&extents).unwrap_or(THREADS));
     let fused = s.fuse_n(loops)?;
     let [block, thread] = s.split(fused, [None, Some(threads)])?;
     s.bind(block, ThreadTag::BlockIdxX)?;
