@@ -189,7 +189,7 @@ fn the_host_checks_arguments() {
     let good = plan([[40, 50], [50, 60], [40, 60]]).unwrap();
     let last = good.steps.last().unwrap();
     let generator::Step::Launch { grid, block, .. } = last;
-    assert_eq!((grid, block), (&[10, 1, 1], &[256, 1, 1]));
+    assert_eq!((grid, block), (&[40, 1, 1], &[256, 1, 1]));
     assert!(plan([[0, 3], [3, 4], [0, 4]]).unwrap().steps.is_empty(), "there is nothing to compute");
     let err = plan([[4, 5], [6, 7], [4, 7]]).unwrap_err();
     assert_eq!(err, "an argument does not fit: expected 5, got 6");

@@ -1,6 +1,6 @@
 //! Any block with loops whose iterations are independent: a thread for each of their iterations.
 //!
-//! The loops that drive spatial axes alone become the outer ones and are fused. Loops that several blocks share, as in plain
+//! The loops that drive spatial axes alone become the outer ones; the innermost of them are threads, the others blocks. Loops that several blocks share, as in plain
 //! loops with several statements, are fused as far as nothing stands between them. What is left, as the terms of a sum or the
 //! steps of a scan, a thread runs one after the other.
 //!
@@ -17,7 +17,7 @@ pub(super) const RULE: GpuRule = GpuRule {
     apply,
 };
 
-/// Threads of a block: eight warps, of which several blocks fit a multiprocessor of every architecture, so that one hides the
+/// Threads of a block at most: eight warps, of which several blocks fit a multiprocessor of every architecture, so that one hides the
 /// latency of the others.
 const THREADS: i64 = 256;
 
@@ -89,14 +89,61 @@ fn spatial_outside(
 fn bind<'a>(
     s: &mut Schedule,
     loops: &[LoopRV],
-    mut around: impl Iterator<Item = &'a Around>,
+    around: impl Iterator<Item = &'a Around>,
     limits: &GpuLimits,
 ) -> Result<String, ScheduleError> {
-    let count = around.try_fold(1i64, |count, it| count.checked_mul(it.extent?));
-    let threads = count.unwrap_or(THREADS).clamp(1, THREADS.min(limits.threads_per_block));
+    let extents: Vec<Option<i64>> = around.map(|it| it.extent).collect();
+    let most = THREADS.min(limits.threads_per_block);
+    let mut fork = s.clone();
+    if let Ok(text) = by_loops(&mut fork, loops, &extents, most, limits.warp_size) {
+        *s = fork;
+        return Ok(text);
+    }
+    let count = extents.iter().try_fold(1i64, |count, it| count.checked_mul((*it)?));
+    let threads = count.unwrap_or(most).clamp(1, most);
     let fused = s.fuse_n(loops)?;
     let [block, thread] = s.split(fused, [None, Some(threads)])?;
     s.bind(block, ThreadTag::BlockIdxX)?;
     s.bind(thread, ThreadTag::ThreadIdxX)?;
+    Ok(format!("{threads} threads in a block"))
+}
+
+/// Gives the innermost loops to the threads of a block, as many as fit and a part of the next one, and the others to blocks.
+/// The index of an axis is then a remainder by what is inside of it, and no thread is idle where a part leaves no rest.
+fn by_loops(
+    s: &mut Schedule,
+    loops: &[LoopRV],
+    extents: &[Option<i64>],
+    most: i64,
+    warp: i64,
+) -> Result<String, ScheduleError> {
+    let (mut outer, mut inner, mut threads) = (loops.to_vec(), Vec::new(), 1i64);
+    while let (Some(last), Some(extent)) = (outer.pop(), extents.get(outer.len())) {
+        if let Some(extent) = extent.filter(|extent| threads * extent <= most) {
+            threads *= extent.max(1);
+            inner.insert(0, last);
+            continue;
+        }
+        let exact = |part: &i64| extent.is_some_and(|extent| extent % part == 0);
+        let part = (1..=most / threads).rev().find(exact).unwrap_or(1);
+        // Too few threads are worse than some idle ones.
+        let part = if threads * part < 2 * warp { most / threads } else { part };
+        if part > 1 {
+            let [rest, own] = s.split(last, [None, Some(part)])?;
+            outer.push(rest);
+            inner.insert(0, own);
+            threads *= part;
+        } else {
+            outer.push(last);
+        }
+        break;
+    }
+    let blocks = match (&outer[..], &inner[..]) {
+        ([], [first, ..]) => s.add_unit_loop(*first)?,
+        (outer, _) => s.fuse_n(outer)?,
+    };
+    let own = s.fuse_n(&inner)?;
+    s.bind(blocks, ThreadTag::BlockIdxX)?;
+    s.bind(own, ThreadTag::ThreadIdxX)?;
     Ok(format!("{threads} threads in a block"))
 }
