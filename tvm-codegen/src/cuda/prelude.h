@@ -1,5 +1,9 @@
 /* Functions that kernels call. Compile with --fmad=false: each operation rounds its result. */
 #ifndef TVM_EMULATED
+#if defined(__CUDACC_RTC__) || defined(__NVCC__)
+/* Functions and indices that no kernel uses. */
+#pragma nv_diag_suppress 177
+#endif
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;

@@ -286,3 +286,34 @@ fn kernels_that_are_no_program_of_one_thread() {
         assert!(err.contains(want), "{err}");
     }
 }
+
+/// Memory that each iteration has for itself: of a constant size in the thread, of any size in a part of an allocation of the
+/// host.
+#[test]
+fn memory_of_threads() {
+    for known in [true, false] {
+        let n = PrimExpr::from(Var::index("n"));
+        let [x, y] = ["x", "y"].map(|name| Buffer::new(name, [n.clone()], I64));
+        let size = if known { PrimExpr::index(3) } else { n.clone() };
+        let own = Buffer::new("own", [size.clone()], I64);
+        let [i, j, k] = ["i", "j", "k"].map(Var::index);
+        let at = |var: &Var| [PrimExpr::from(var)];
+        let fill = Stmt::store(&own, at(&j), x.load(at(&i)) + PrimExpr::from(&j));
+        let fill = Stmt::from(For::serial(j.clone(), size.clone(), fill));
+        let sum = Stmt::store(&y, at(&i), y.load(at(&i)) + own.load(at(&k)));
+        let sum = Stmt::from(For::serial(k.clone(), size, sum));
+        let first = Stmt::store(&y, at(&i), PrimExpr::index(0));
+        let alloc = AllocBuffer::new(own.clone()).into();
+        let body = Stmt::seq([alloc, fill, first, sum]);
+        let body = For { kind: ForKind::Parallel, ..For::serial(i.clone(), n.clone(), body) }.into();
+        let root = BlockRealize::opaque(Block::root(vec![], body));
+        let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], root);
+        for n in [0, 1, 5, 300] {
+            let lowered = check(&func, &[n]);
+            let kernels = DeviceKernel::all(&lowered);
+            assert_eq!(kernels.len(), 1, "{lowered}");
+            let workspace = kernels[0].buffers.iter().any(|it| &*it.name == "own");
+            assert_eq!(workspace, !known, "{lowered}");
+        }
+    }
+}
