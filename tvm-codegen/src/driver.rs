@@ -95,7 +95,12 @@ fn emit_unit(unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
     let kind_of_code = match kind {
         EmitKind::C => TargetKind::C,
         EmitKind::LlvmIr => TargetKind::Llvm,
-        EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary | EmitKind::Cuda => target.kind,
+        EmitKind::Asm
+        | EmitKind::Object
+        | EmitKind::SharedLibrary
+        | EmitKind::Cuda
+        | EmitKind::Ptx
+        | EmitKind::Cubin => target.kind,
     };
     code_generator(kind_of_code)?.emit(unit, kind)
 }

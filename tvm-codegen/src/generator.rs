@@ -27,6 +27,10 @@ pub enum EmitKind {
     SharedLibrary,
     /// CUDA C source.
     Cuda,
+    /// PTX, by NVRTC (feature `cuda`).
+    Ptx,
+    /// Machine code for a GPU, by NVRTC (feature `cuda`).
+    Cubin,
 }
 
 /// Options of all code generators.

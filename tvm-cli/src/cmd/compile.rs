@@ -54,6 +54,10 @@ enum Emit {
     C,
     /// CUDA C source of the kernels, with `--target "cuda -arch=SM"`.
     Cuda,
+    /// PTX of the kernels, with such a target; NVIDIA's libnvrtc makes it (feature `cuda`).
+    Ptx,
+    /// Machine code of the kernels for the GPU of the target, made by libnvrtc (feature `cuda`).
+    Cubin,
     /// LLVM IR of the kernels.
     Llvm,
     /// Assembly of the kernels.
@@ -66,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let output = match (&args.output, args.emit) {
         (Some(path), _) => path.clone(),
         (None, Some(Emit::Obj)) => return Err(Error::usage("an object file needs --output")),
+        (None, Some(Emit::Cubin)) => return Err(Error::usage("a cubin needs --output")),
         (None, None) if data::is_standard(&args.model) => {
             return Err(Error::usage("a model from standard input needs --output"));
         }
@@ -197,6 +202,8 @@ fn emit_kind(emit: Emit) -> EmitKind {
     match emit {
         Emit::Llvm => EmitKind::LlvmIr,
         Emit::Cuda => EmitKind::Cuda,
+        Emit::Ptx => EmitKind::Ptx,
+        Emit::Cubin => EmitKind::Cubin,
         Emit::Asm => EmitKind::Asm,
         Emit::Obj => EmitKind::Object,
         Emit::C | Emit::Relax | Emit::Tir | Emit::Schedule => EmitKind::C,

@@ -97,7 +97,7 @@ impl Compiler {
             EmitKind::Object => "-c",
             EmitKind::Asm => "-S",
             EmitKind::SharedLibrary => "-shared",
-            EmitKind::C | EmitKind::LlvmIr | EmitKind::Cuda => {
+            EmitKind::C | EmitKind::LlvmIr | EmitKind::Cuda | EmitKind::Ptx | EmitKind::Cubin => {
                 let what = format!("{output:?} from the C compiler");
                 return Err(CodegenError::NotSupported { target: "C", what });
             }
@@ -252,7 +252,9 @@ impl CodeGenerator for C {
         match kind {
             EmitKind::C => Ok(super::source(kernels)?.into_bytes()),
             EmitKind::LlvmIr => super::not_supported("output as LLVM IR"),
-            EmitKind::Cuda => super::not_supported("output as CUDA C, which a target of kind `cuda` has"),
+            EmitKind::Cuda | EmitKind::Ptx | EmitKind::Cubin => {
+                super::not_supported("output for GPUs, which a target of kind `cuda` has")
+            }
             EmitKind::Asm | EmitKind::Object => code(kernels, kind),
             EmitKind::SharedLibrary => match &parts::parts(kernels)[..] {
                 [all] => code(all, kind),

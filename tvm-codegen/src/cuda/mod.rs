@@ -8,10 +8,12 @@
 //! A failed assertion is recorded in memory of the GPU, and its thread ends; kernels that are launched after it in the same
 //! call end at once. Waiting threads do not wait for one that has ended (from `sm_70` on).
 //!
-//! Files: `host` evaluates the host's part of a program to a list of steps. Statements and expressions are those of
+//! Files: `nvrtc` compiles the source, with NVIDIA's library. `host` evaluates the host's part of a program to a list of steps. Statements and expressions are those of
 //! [`c`](crate::c), in the dialect `Cuda`.
 
 mod host;
+#[cfg(feature = "cuda")]
+mod nvrtc;
 
 use std::fmt::Write as _;
 
@@ -120,7 +122,29 @@ fn for_cuda(err: CodegenError) -> CodegenError {
     }
 }
 
-/// The code generator, which writes source; kernels cannot be run yet.
+/// What NVRTC makes of the source.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "NVRTC is called with the feature alone"))]
+enum Code {
+    /// The text of a virtual machine, which drivers of newer GPUs translate as well.
+    Ptx,
+    /// Machine code for one architecture.
+    Cubin,
+}
+
+#[cfg(feature = "cuda")]
+fn compiled(unit: Unit<'_>, code: Code) -> Result<Vec<u8>, CodegenError> {
+    let arch = unit.target.gpu_arch().unwrap_or(tvm_core::target::GpuArch::DEFAULT);
+    nvrtc::compile(&source(unit.kernels)?.text, arch.name(), unit.options.fast_math, code)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn compiled(_: Unit<'_>, _: Code) -> Result<Vec<u8>, CodegenError> {
+    let help = ", or write the source: `EmitKind::Cuda`, `tvmc compile --emit cuda`";
+    Err(CodegenError::Unsupported { target: "NVRTC", feature: "cuda", help })
+}
+
+/// The code generator, which writes source and compiles it; kernels cannot be run yet.
 pub(crate) struct Cuda;
 
 impl CodeGenerator for Cuda {
@@ -130,19 +154,19 @@ impl CodeGenerator for Cuda {
         _: &tvm_core::target::Target,
         _: Options,
     ) -> Result<tvm_runtime::Module, CodegenError> {
-        if cfg!(feature = "cuda") {
-            let what = "a launch of kernels yet: emit their source (`EmitKind::Cuda`)".to_string();
-            return Err(CodegenError::NotSupported { target: "CUDA", what });
-        }
-        Err(CodegenError::Unsupported { target: "cuda", feature: "cuda", help: "" })
+        let what =
+            "launches of kernels yet: emit their source (`EmitKind::Cuda`, `tvmc compile --emit cuda`)";
+        Err(CodegenError::NotSupported { target: "CUDA", what: what.to_string() })
     }
 
     fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
         match kind {
             EmitKind::Cuda => Ok(source(unit.kernels)?.text.into_bytes()),
+            EmitKind::Ptx => compiled(unit, Code::Ptx),
+            EmitKind::Cubin => compiled(unit, Code::Cubin),
             EmitKind::C | EmitKind::LlvmIr | EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => {
-                let what = "output other than source (`EmitKind::Cuda`)".to_string();
-                Err(CodegenError::NotSupported { target: "CUDA", what })
+                let what = "output other than CUDA C, PTX and cubins (`tvmc compile --emit cuda`)";
+                Err(CodegenError::NotSupported { target: "CUDA", what: what.to_string() })
             }
         }
     }

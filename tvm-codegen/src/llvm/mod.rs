@@ -62,8 +62,8 @@ impl CodeGenerator for Llvm {
             })
         };
         match kind {
-            EmitKind::Cuda => {
-                let what = "output as CUDA C, which a target of kind `cuda` has".into();
+            EmitKind::Cuda | EmitKind::Ptx | EmitKind::Cubin => {
+                let what = "output for GPUs, which a target of kind `cuda` has".into();
                 Err(CodegenError::NotSupported { target: "LLVM", what })
             }
             EmitKind::C => {
