@@ -9,7 +9,7 @@
 //! call end at once. Waiting threads do not wait for one that has ended (from `sm_70` on).
 //!
 //! Files: `nvrtc` compiles the source, with NVIDIA's library. `host` evaluates the host's part of a program to a list of steps. Statements and expressions are those of
-//! [`c`](crate::c), in the dialect `Cuda`.
+//! [`crate::c`], in the dialect `Cuda`.
 
 mod host;
 #[cfg(feature = "cuda")]

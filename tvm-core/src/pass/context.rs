@@ -43,7 +43,7 @@ pub enum Precision {
     Full,
     /// bf16: the range of f32, with 8 significant bits. CPUs with instructions for it sum its products in pairs.
     Bf16,
-    /// f16: 11 significant bits, numbers up to 65504. On CPUs, it halves the size of the weights, and is not faster.
+    /// f16: 11 significant bits, numbers up to 65504. On CPUs, the weights alone are f16, which makes products of few rows faster.
     F16,
     /// Constant weights of products are i8, with a scale for each column: a quarter of their size.
     Int8Weights,
