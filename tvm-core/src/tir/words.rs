@@ -10,7 +10,7 @@ use super::{BinaryOp, Intrinsic, PrimExpr, binary};
 /// Bits of a word.
 const BITS: i64 = 32;
 
-/// Elements of `dtype` in a word.
+/// Elements of `dtype`, which is narrower than a word, in a word.
 pub(crate) fn parts(dtype: DataType) -> i64 {
     BITS / i64::from(dtype.bits())
 }

@@ -94,7 +94,7 @@ pub fn conv(
         x.clone()
     };
     let dot = words::dot(x.dtype(), weight.dtype());
-    let words = layouts.data_of_words(x.dtype()).filter(|_| dot.is_some());
+    let words = dot.and_then(|_| layouts.data_of_words(x.dtype()));
     let (x, data) = match &words {
         Some((words, axis)) => (&words_of(name, x, *axis), words),
         None => (x, &layouts.data),
