@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Relative difference allowed; by default 0.001, and 0.05 with f32.
     #[arg(long)]
     rtol: Option<f64>,
-    /// Absolute difference allowed; by default a hundredth of --rtol, of the largest element of the output.
+    /// Absolute difference allowed; by default a hundredth of --rtol, of the largest element of the output; all of it with f32.
     #[arg(long)]
     atol: Option<f64>,
     /// Does not look for the first node that differs.
@@ -135,7 +135,14 @@ impl Probe for Pair<'_> {
             return Err(Error::failed(format!("{} outputs, expected {}", ours.len(), theirs.len())));
         }
         let pairs = ours.iter().zip(&theirs);
-        pairs.map(|(ours, theirs)| Difference::of(ours, theirs, self.rtol, self.args.atol)).collect()
+        let differences = pairs.map(|(ours, theirs)| {
+            let atol = match (self.args.atol, self.args.with) {
+                (None, Peer::F32) => Some(largest(theirs)? * self.rtol),
+                (given, _) => given,
+            };
+            Difference::of(ours, theirs, self.rtol, atol)
+        });
+        differences.collect()
     }
 }
 
@@ -151,6 +158,12 @@ impl Pair<'_> {
         self.own.progress.say(format!("comparing {} values", names.len()));
         model.run(&inputs).map_err(Error::file(&self.args.model))
     }
+}
+
+/// The largest of the finite elements.
+fn largest(tensor: &Tensor) -> Result<f64, Error> {
+    let elements = tensor.to_f64s()?;
+    Ok(elements.iter().filter(|it| it.is_finite()).fold(0.0, |most, it| it.abs().max(most)))
 }
 
 /// Prints a table of the outputs.
