@@ -35,6 +35,14 @@ pub(crate) fn mismatch(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Res
     }))
 }
 
+/// The absolute difference allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Absolute {
+    Of(f64),
+    /// This share of the largest finite element: values that cancel out are as exact as what they are made of.
+    OfLargest(f64),
+}
+
 /// How two tensors differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Difference {
@@ -55,9 +63,8 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Compares `got` with `want`: elements differ if `|got - want| > atol + rtol * |want|`. Without `atol` in the tolerance, it is
-    /// `rtol / 100` of the largest element, because values that cancel out are as exact as what they are made of.
-    pub(crate) fn of(got: &Tensor, want: &Tensor, rtol: f64, atol: Option<f64>) -> Result<Difference, Error> {
+    /// Compares `got` with `want`: elements differ if `|got - want| > atol + rtol * |want|`.
+    pub(crate) fn of(got: &Tensor, want: &Tensor, rtol: f64, atol: Absolute) -> Result<Difference, Error> {
         let total = want.len();
         if got.shape() != want.shape() || got.dtype() != want.dtype() {
             let describe = |it: &Tensor| format!("{} {:?}", it.dtype(), it.shape());
@@ -67,7 +74,10 @@ impl Difference {
         let columns = want.shape().iter().rfind(|&&it| it != 1).map_or(1, |&it| it as usize);
         let (got, want) = (got.to_f64s()?, want.to_f64s()?);
         let largest = want.iter().filter(|it| it.is_finite()).fold(0.0, |most: f64, it| most.max(it.abs()));
-        let atol = atol.unwrap_or(rtol / 100.0 * largest);
+        let atol = match atol {
+            Absolute::Of(atol) => atol,
+            Absolute::OfLargest(share) => share * largest,
+        };
         let mut found = Difference { total, ..Difference::default() };
         if columns > 1 {
             let pairs = got.chunks(columns).zip(want.chunks(columns));
@@ -126,14 +136,15 @@ mod tests {
             (&[], &[], 0.0, 0.0, 0),
         ];
         for (got, want, absolute, relative, wrong) in cases {
-            let found = Difference::of(&tensor(got), &tensor(want), 1e-3, None).unwrap();
+            let found = Difference::of(&tensor(got), &tensor(want), 1e-3, Absolute::OfLargest(1e-5)).unwrap();
             assert_eq!(
                 (found.absolute, found.relative, found.wrong),
                 (*absolute, *relative, *wrong),
                 "{got:?}"
             );
         }
-        let other = Difference::of(&tensor(&[1.0]), &tensor(&[1.0, 2.0]), 1e-3, None).unwrap();
+        let other =
+            Difference::of(&tensor(&[1.0]), &tensor(&[1.0, 2.0]), 1e-3, Absolute::OfLargest(1e-5)).unwrap();
         assert!(other.differs() && other.kind.unwrap() == "f32 [1], expected f32 [2]");
     }
 

@@ -4,8 +4,8 @@
 //! Requires: kernels ([`make_kernels`](super::make_kernels)), whose loops over one thread index are side by side, and
 //! iterations of such a loop that are independent of each other ([`check_loop_kinds`](super::check_loop_kinds)).
 //! Ensures: between two loops over threads, and between two runs of the same one, there is a barrier if one of them writes
-//! shared memory that the other one accesses. Each element of shared memory is written before it is read. All threads of a block reach every barrier; a program in which some threads
-//! would not is an error, also if the barrier is its own.
+//! shared memory that the other one accesses. Each element of shared memory is written before it is read. All threads of a
+//! block reach every barrier; a program in which some threads would not is an error, also if the barrier is its own.
 
 use std::collections::BTreeSet;
 

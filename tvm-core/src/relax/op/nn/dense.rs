@@ -42,8 +42,8 @@ fn weight_layout(ctx: &InferContext<'_>) -> Result<Layout, IrError> {
 fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (layout, data) = (weight_layout(ctx)?, ctx.tensor(0)?);
     let of_words = match (data.dtype, ctx.tensor(1)?.dtype) {
-        (Some(narrow @ (DataType::BF16 | DataType::U8)), Some(DataType::I32)) => Some(words::parts(narrow)),
-        _ => None,
+        (Some(data), Some(weight)) => words::dot(data, weight).map(|_| words::parts(data)),
+        (None, _) | (_, None) => None,
     };
     let dtype = match (ctx.attrs.dtype("out_dtype"), of_words, data.dtype) {
         (Some(given), ..) => Some(given),
@@ -76,14 +76,18 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
             format!("the last axis of `data` {shape} has extent {got}, `weight` has {terms} {unit}");
         return Err(ctx.error(message));
     }
-    let columns = match (ctx.attrs.int("units"), columns.as_int()) {
-        (None, _) => columns.clone(),
+    let dims: Vec<PrimExpr> = rows.iter().cloned().chain([units(ctx, columns)?]).collect();
+    Ok(tensor_type(TensorShape::Known(dims.into()), dtype))
+}
+
+/// The columns of the result: as many as the attribute `units` says, or all `columns` of the weights.
+pub(super) fn units(ctx: &InferContext<'_>, columns: &PrimExpr) -> Result<PrimExpr, IrError> {
+    match (ctx.attrs.int("units"), columns.as_int()) {
+        (None, _) => Ok(columns.clone()),
         (Some(units), most) if units < 0 || most.is_some_and(|most| units > most) => {
             let most = show_dim(columns);
-            return Err(ctx.error(format!("attribute `units` is 0 to {most}, got {units}")));
+            Err(ctx.error(format!("attribute `units` is 0 to {most}, got {units}")))
         }
-        (Some(units), _) => PrimExpr::index(units),
-    };
-    let dims: Vec<PrimExpr> = rows.iter().cloned().chain([columns]).collect();
-    Ok(tensor_type(TensorShape::Known(dims.into()), dtype))
+        (Some(units), _) => Ok(PrimExpr::index(units)),
+    }
 }

@@ -4,6 +4,7 @@
 
 use tvm_runtime::DataType;
 
+use super::dense::units;
 use crate::ir::{AttrKind, InferContext, IrError, OpDef, TensorShape, Type};
 use crate::relax::analysis::{differ, show_dim, show_dims, simplify_dim};
 use crate::relax::op::context::{rank, single, tensor_type};
@@ -65,14 +66,6 @@ fn infer(ctx: &InferContext<'_>) -> Result<Type, IrError> {
         return Err(ctx.error(message));
     }
     let columns = simplify_dim(&(weight[0].clone() * weight[2].clone()));
-    let columns = match (ctx.attrs.int("units"), columns.as_int()) {
-        (None, _) => columns,
-        (Some(units), most) if units < 0 || most.is_some_and(|most| units > most) => {
-            let most = show_dim(&columns);
-            return Err(ctx.error(format!("attribute `units` is 0 to {most}, got {units}")));
-        }
-        (Some(units), _) => PrimExpr::index(units),
-    };
-    let dims: Vec<PrimExpr> = rows.iter().cloned().chain([columns]).collect();
+    let dims: Vec<PrimExpr> = rows.iter().cloned().chain([units(ctx, &columns)?]).collect();
     Ok(tensor_type(TensorShape::Known(dims.into()), Some(f32)))
 }

@@ -150,8 +150,10 @@ impl Values {
                 let turn = self.call(other).filter(|it| is_op(it, "permute_dims"))?;
                 let Arg::Const(tensor) = turn.args.first()? else { return None };
                 let axes = turn.attrs.int_list("axes");
-                let swaps = axes.is_none_or(|axes| matches!(axes[..], [1 | -1, 0 | -2]));
-                (tensor, Some(turn.clone()).filter(|_| swaps).map(Some)?)
+                if axes.is_some_and(|axes| !matches!(axes[..], [1 | -1, 0 | -2])) {
+                    return None;
+                }
+                (tensor, Some(turn.clone()))
             }
         };
         let extents = match (op.name, tensor.shape(), &turned) {
@@ -180,7 +182,7 @@ fn is_op(call: &Call, name: &str) -> bool {
     matches!(call.callee, Callee::Op(op) if op.name == name)
 }
 
-/// True for calls that only move elements.
+/// True for calls of the operators in [`MOVING`].
 fn moves(call: &Call) -> bool {
     matches!(call.callee, Callee::Op(op) if MOVING.contains(&op.name))
 }
@@ -283,26 +285,22 @@ impl Narrow<'_> {
         } else {
             self.cast(&call.args[0], dtype, &call.span)?.into()
         };
-        let weight = match &weights.turned {
-            None => Arg::Const(narrow),
-            Some(turn) => {
-                self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn.clone() })?.into()
-            }
-        };
+        let weight = self.narrow_weight(weights, narrow)?;
         let attrs = call.attrs.clone().with("out_dtype", DataType::F32);
         Some(Call { args: [data, weight].into(), attrs, ..call.clone() }.into())
+    }
+
+    /// `narrow` in the place of the weights, turned if they are.
+    fn narrow_weight(&mut self, weights: &Weights, narrow: Tensor) -> Option<Arg> {
+        let Some(turn) = &weights.turned else { return Some(Arg::Const(narrow)) };
+        self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn.clone() }).map(Arg::from)
     }
 
     /// With weights of i8, and a scale for each column of the result.
     fn with_int8(&mut self, call: &Call, weights: &Weights) -> Option<Expr> {
         let columns = usize::from(weights.turned.is_none());
         let (narrow, scale) = weights::int8(&weights.tensor, columns)?;
-        let weight = match &weights.turned {
-            None => Arg::Const(narrow),
-            Some(turn) => {
-                self.emit("weight", Call { args: [Arg::Const(narrow)].into(), ..turn.clone() })?.into()
-            }
-        };
+        let weight = self.narrow_weight(weights, narrow)?;
         let attrs = call.attrs.clone().with("out_dtype", DataType::F32);
         let args = [call.args[0].clone(), weight];
         let product = self.emit("product", Call { args: args.into(), attrs, ..call.clone() })?;
