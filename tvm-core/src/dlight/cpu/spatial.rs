@@ -25,6 +25,9 @@ pub(super) const RULE: Rule = Rule {
 /// Elements that one thread computes at a time, where the iterations are not divided already.
 pub(super) const CHUNK: i64 = 4096;
 
+/// Elements of vectors for which the indices around them take as long as they do.
+const SHORT: i64 = 256;
+
 /// Bytes of a page of memory.
 const PAGE: i64 = 4096;
 
@@ -62,7 +65,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             inner
         }
         outer => {
-            parallel_stores(s, info, outer, machine)?;
+            parallel_stores(s, info, shared(info, outer, len, machine), machine)?;
             vector
         }
     };
@@ -73,6 +76,21 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
+}
+
+/// Which of the loops around the vectors threads take: all but the last, if vectors are short and the others are enough for all
+/// cores. The indices of the axes are then computed once for each iteration of the last loop, not for each vector.
+fn shared<'a>(info: &BlockInfo, outer: &'a [LoopRV], len: usize, machine: &Machine) -> &'a [LoopRV] {
+    let (around, flat) = info.axes.split_at(info.axes.len() - len);
+    let count = |axes: &[Axis]| axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
+    let short = count(flat).is_some_and(|count| count <= SHORT);
+    match (outer.split_last(), around.split_last()) {
+        (Some((_, loops)), Some((_, axes))) if short && loops.len() == axes.len() => {
+            let enough = SHARES_PER_CORE * i64::from(machine.cores);
+            if !loops.is_empty() && count(axes).is_none_or(|count| count >= enough) { loops } else { outer }
+        }
+        _ => outer,
+    }
 }
 
 /// The block with an axis divided in two, if an operand has the axis in blocks that are contiguous, as the channels of an

@@ -26,6 +26,10 @@ const MAX_TERMS: i64 = 64;
 /// Copies of the body at most: terms times vectors of the tile.
 const COPIES: i64 = 256;
 
+/// Rows of a band, where the size of an image is not known: enough for the rows in which windows of two bands overlap, which
+/// are computed twice, to be few.
+const BAND_ROWS: i64 = 8;
+
 /// What is known of a block of this kind.
 struct Window {
     /// Index of the contiguous axis.
@@ -55,10 +59,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let bytes = info.store.as_ref().map_or(1, |store| i64::from(store.buffer.dtype.bits() / 8).max(1));
     let own = info.axes.get(window.images..).unwrap_or_default();
     let size = own.iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?));
-    if window.images == 0 || size.is_none_or(|size| size as u64 > machine.l2_bytes / 2) {
+    if window.images == 0 || size.is_some_and(|size| size as u64 > machine.l2_bytes / 2) {
         return Ok(None);
     }
-    let text = scheduled(s, &reader, &window, size.map(|size| (info, size)), machine)?;
+    let text = scheduled(s, &reader, &window, Some((info, size)), machine)?;
     Ok(text.map(|text| format!("{text}, inside of `{}`", reader.name)))
 }
 
@@ -143,12 +147,13 @@ fn window(s: &Schedule, info: &BlockInfo) -> Option<Window> {
     Some(Window { column, row, images, terms })
 }
 
-/// Schedules the window in tiles, and computes a producer per image of so many bytes, or per band of rows of it.
+/// Schedules the window in tiles, and computes a producer per image of so many bytes, or per band of rows of it. Where the size
+/// of an image is not known, it is computed per band.
 fn scheduled(
     s: &mut Schedule,
     info: &BlockInfo,
     window: &Window,
-    producer: Option<(&BlockInfo, i64)>,
+    producer: Option<(&BlockInfo, Option<i64>)>,
     machine: &Machine,
 ) -> Result<Option<String>, ScheduleError> {
     let Some(store) = &info.store else { return Ok(None) };
@@ -177,9 +182,15 @@ fn scheduled(
         } else if i == window.row || i == window.images {
             let size = if i == window.row { rows } else { 1 };
             let [tile, row] = s.split(it, [None, Some(size)])?;
-            let bands = producer.map_or(1, |(_, bytes)| bands(axis, size, bytes, machine));
-            if i == window.images && bands > 1 {
-                let [band, tile] = s.split(tile, [Some(bands), None])?;
+            let of_bands = match producer.filter(|_| i == window.images) {
+                Some((_, None)) => Some([None, Some((BAND_ROWS / size).max(1))]),
+                Some((_, Some(bytes))) => Some(bands(axis, size, bytes, machine))
+                    .filter(|&bands| bands > 1)
+                    .map(|bands| [Some(bands), None]),
+                None => None,
+            };
+            if let Some(of_bands) = of_bands {
+                let [band, tile] = s.split(tile, of_bands)?;
                 images.push(band);
                 outer.push(tile);
             } else {

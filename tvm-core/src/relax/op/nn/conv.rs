@@ -11,7 +11,7 @@ use crate::ir::{
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, tensor};
-use crate::tir::{Layout, PrimFunc, words};
+use crate::tir::{Layout, PrimExpr, PrimFunc, words};
 use crate::topi::{self, ConvLayouts, ConvParams};
 
 const ARGS: &[ArgDef] = &[tensor("data"), tensor("weight")];
@@ -134,7 +134,8 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     // Channels that fill no word are followed by zeros.
     let of_data = simplify_dim(&((&data[1] + (parts - 1)).floordiv(parts) * parts));
     let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * (groups * parts))) };
-    if differ(&of_data, channels) {
+    let block = if groups == 1 && of_words.is_none() { layouts.data.block('C') } else { 1 };
+    if differ(&of_data, channels) && !fills_block(&of_data, channels, block) {
         let (got, channels) = (show_dim(&data[1]), show_dim(channels));
         let message =
             format!("the data has {got} channels, the weight is for {channels} (in {groups} groups)");
@@ -169,6 +170,12 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
         return Err(ctx.error(format!("axis {axis} of the result has extent {}", show_dim(&dims[axis]))));
     }
     Ok(tensor_type(shape, dtype))
+}
+
+/// True if data of so many channels has channels after the `used` ones only because its last block is whole.
+fn fills_block(of_data: &PrimExpr, used: &PrimExpr, block: i64) -> bool {
+    let (Some(of_data), Some(used)) = (of_data.as_int(), used.as_int()) else { return false };
+    (0..block).contains(&(of_data - used))
 }
 
 fn lower(cx: &LegalizeContext<'_>, spatial: usize, transpose: bool) -> Result<PrimFunc, IrError> {

@@ -70,33 +70,36 @@ impl Converter<'_> {
         let (channels, out, per_group) = (dims[1].as_int()?, weights[0].as_int()?, weights[1].as_int()?);
         let depthwise = groups == channels && groups == out;
         let given = self.blocked(data).map(|it| it.blocks);
-        let (data_block, blocks) = match given {
-            Some(given) if depthwise => (Some(given.block), given),
+        let blocks = match given {
+            Some(given) if depthwise => given,
+            _ if groups == 1 => self.blocks(out, dtype.bits())?,
             // Blocks do not reach from one group into the next.
-            Some(given) if groups == 1 && given.is_exact() => {
-                (Some(given.block), self.blocks(out, dtype.bits())?)
-            }
             Some(given) if per_group % given.block == 0 => {
                 let blocks = self.blocks(out / groups, dtype.bits()).filter(|it| it.is_exact())?;
-                (Some(given.block), Blocks { channels: out, ..blocks })
+                Blocks { channels: out, ..blocks }
             }
-            _ if groups == 1 => (None, self.blocks(out, dtype.bits())?),
             _ => return None,
         };
         if let Some(var) = self.winograd(call, name, blocks) {
             return Some((var, blocks));
         }
-        let inner = data_block.filter(|_| !depthwise).map(|it| format!("{it}i")).unwrap_or_default();
-        let kernel = format!("{WEIGHTS}{inner}{}o", blocks.block);
+        let kernel = match given {
+            Some(given) if !depthwise && given.is_exact() => {
+                format!("{WEIGHTS}{}i{}o", given.block, blocks.block)
+            }
+            // Channels that only fill a block are not read: they have no weights.
+            Some(_) if !depthwise => format!("OHWI{}o", blocks.block),
+            _ => format!("{WEIGHTS}{}o", blocks.block),
+        };
         let weight = self.pad(weight, 0, blocks.padded(), &call.span)?;
         let weight = self.weight(&weight, &kernel, &call.span)?;
         let mut attrs = call.attrs.clone();
-        let data = match (data_block, self.blocked(data)) {
-            (Some(_), Some(in_blocks)) => {
+        let data = match self.blocked(data) {
+            Some(in_blocks) => {
                 attrs.set("data_layout", in_blocks.blocks.layout());
                 in_blocks.var.clone().into()
             }
-            _ => {
+            None => {
                 attrs.set("data_layout", PLAIN);
                 data.as_var().map(|it| self.bind_plain_value(it.id()));
                 data.clone()
