@@ -48,7 +48,7 @@ indices! {
 }
 
 /// An integer operand: a literal or the content of a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntOperand {
     /// A literal.
     Const(i64),
@@ -82,7 +82,7 @@ pub enum DimCheck {
 }
 
 /// Binary operations on integers. Comparisons and logic return 0 or 1; overflow and division by zero are errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names say it all")]
 pub enum IntOpKind {

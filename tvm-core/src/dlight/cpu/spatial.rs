@@ -82,7 +82,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 /// cores. The indices of the axes are then computed once for each iteration of the last loop, not for each vector.
 fn shared<'a>(info: &BlockInfo, outer: &'a [LoopRV], len: usize, machine: &Machine) -> &'a [LoopRV] {
     let (around, flat) = info.axes.split_at(info.axes.len() - len);
-    let count = |axes: &[Axis]| axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
+    let count =
+        |axes: &[Axis]| axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
     let short = count(flat).is_some_and(|count| count <= SHORT);
     match (outer.split_last(), around.split_last()) {
         (Some((_, loops)), Some((_, axes))) if short && loops.len() == axes.len() => {

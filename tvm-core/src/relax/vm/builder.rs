@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxHashMap;
-use tvm_runtime::vm::{ConstIdx, Constant, FuncIdx, Instruction, KernelIdx, PackedIdx, Pc, Reg};
+use tvm_runtime::vm::{
+    ConstIdx, Constant, FuncIdx, Instruction, IntOpKind, IntOperand, KernelIdx, PackedIdx, Pc, Reg,
+};
 use tvm_runtime::{DataType, Device, Tensor};
 
 use crate::ir::{GlobalVar, IRModule, IrError, Span};
@@ -103,6 +105,8 @@ pub(super) fn relax_functions(module: &IRModule) -> impl Iterator<Item = (&Globa
 pub(super) struct Code {
     pub(super) instructions: Vec<Instruction>,
     pub(super) num_regs: u32,
+    /// Integers that are computed on every way to the next instruction: their registers, and the indices of the instructions.
+    ints: FxHashMap<(IntOpKind, IntOperand, IntOperand), (Reg, usize)>,
 }
 
 impl Code {
@@ -123,6 +127,25 @@ impl Code {
         let dst = self.reg();
         self.emit(make(dst));
         dst
+    }
+
+    /// A register that holds the result of an operation: the one that holds it already, if there is one.
+    pub(super) fn int_op(&mut self, op: IntOpKind, lhs: IntOperand, rhs: IntOperand) -> Reg {
+        if let Some((reg, _)) = self.ints.get(&(op, lhs, rhs)) {
+            return *reg;
+        }
+        let at = self.instructions.len();
+        let reg = self.emit_to(|dst| Instruction::IntOp { op, dst, lhs, rhs });
+        self.ints.insert((op, lhs, rhs), (reg, at));
+        reg
+    }
+
+    /// Ends the value in `reg`.
+    pub(super) fn kill(&mut self, reg: Reg) {
+        self.ints.retain(|&(_, lhs, rhs), (res, _)| {
+            *res != reg && [lhs, rhs].iter().all(|operand| *operand != IntOperand::Reg(reg))
+        });
+        self.emit(Instruction::KillRegister { reg });
     }
 
     /// The address of the next instruction.
@@ -149,6 +172,8 @@ impl Code {
 
     /// Makes the next instruction the target of the jump at `from`.
     pub(super) fn land(&mut self, from: usize) {
+        // What was computed after the jump is not computed if it is taken.
+        self.ints.retain(|_, (_, at)| *at < from);
         let here = self.here();
         match self.instructions.get_mut(from) {
             Some(Instruction::Goto { target }) => *target = here,
@@ -158,5 +183,53 @@ impl Code {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The register of `reg + 1`.
+    fn plus_one(code: &mut Code, reg: Reg) -> Reg {
+        code.int_op(IntOpKind::Add, reg.into(), 1.into())
+    }
+
+    #[test]
+    fn integers_are_computed_once() {
+        let mut code = Code::default();
+        let n = code.reg();
+        let first = plus_one(&mut code, n);
+        assert_eq!(plus_one(&mut code, n), first);
+        assert_ne!(code.int_op(IntOpKind::Sub, n.into(), 1.into()), first);
+        assert_eq!(code.instructions.len(), 2);
+    }
+
+    #[test]
+    fn what_one_branch_computes_is_not_known_in_the_other_or_after_both() {
+        let mut code = Code::default();
+        let (n, test) = (code.reg(), code.reg());
+        let before = plus_one(&mut code, n);
+        let otherwise = code.unless_true(test);
+        let inside = plus_one(&mut code, before);
+        let done = code.goto();
+        code.land(otherwise);
+        let other = plus_one(&mut code, before);
+        assert_ne!(other, inside);
+        code.land(done);
+        assert_eq!(plus_one(&mut code, n), before);
+        assert!(![inside, other].contains(&plus_one(&mut code, before)));
+    }
+
+    #[test]
+    fn a_register_that_ended_is_not_used_again() {
+        let mut code = Code::default();
+        let n = code.reg();
+        let first = plus_one(&mut code, n);
+        let second = plus_one(&mut code, first);
+        code.kill(first);
+        let again = plus_one(&mut code, n);
+        assert_ne!(again, first);
+        assert_ne!(plus_one(&mut code, again), second);
     }
 }

@@ -366,7 +366,7 @@ impl FunctionCodegen<'_, '_> {
             }
             (memory::KILL, [Arg::Var(var)]) => {
                 let reg = self.var(var)?;
-                self.code.emit(Instruction::KillRegister { reg });
+                self.code.kill(reg);
                 // Nobody reads the result of a kill.
                 Ok(reg)
             }

@@ -204,11 +204,11 @@ impl FunctionCodegen<'_, '_> {
             PrimExpr::Cast(it) if it.dtype.bits() >= it.value.dtype().bits() => self.int(&it.value),
             PrimExpr::Not(it) => {
                 let lhs = self.int(&it.value)?;
-                Ok(self.int_op(IntOpKind::Eq, lhs, 0.into()))
+                Ok(self.code.int_op(IntOpKind::Eq, lhs, 0.into()).into())
             }
             PrimExpr::Binary(it) => {
                 let (lhs, rhs) = (self.int(&it.a)?, self.int(&it.b)?);
-                Ok(self.int_op(int_op(it.op), lhs, rhs))
+                Ok(self.code.int_op(int_op(it.op), lhs, rhs).into())
             }
             PrimExpr::Select(it) => self.select(&it.condition, &it.true_value, &it.false_value),
             PrimExpr::Call(it)
@@ -231,10 +231,6 @@ impl FunctionCodegen<'_, '_> {
             | PrimExpr::Broadcast(_)
             | PrimExpr::Shuffle(_) => unsupported(),
         }
-    }
-
-    fn int_op(&mut self, op: IntOpKind, lhs: IntOperand, rhs: IntOperand) -> IntOperand {
-        self.code.emit_to(|dst| Instruction::IntOp { op, dst, lhs, rhs }).into()
     }
 
     fn select(&mut self, cond: &PrimExpr, a: &PrimExpr, b: &PrimExpr) -> Result<IntOperand, IrError> {
