@@ -145,16 +145,21 @@ fn convolution_of(
     let [h, w] = [0, 1].map(|axis| sizes[axis][0].0.clone());
     let [out_h, out_w] = [0, 1].map(|axis| sizes[axis][1].0.clone());
     let x = p.input("x", &image_shape(block, [batch.clone(), inputs.into(), h, w]), dtype);
+    // Some weights are for all channels but those that fill the last block.
+    let used = block.filter(|_| !depthwise && p.rng.one_in(3));
+    let used = used.map(|block| p.rng.range(inputs - block + 1, inputs));
     let [data, kernel] = match block {
         None => ["NCHW".to_string(), "OIHW".to_string()],
         Some(block) if depthwise => [format!("NCHW{block}c"), format!("OIHW{block}o")],
+        Some(block) if used.is_some() => [format!("NCHW{block}c"), format!("OHWI{block}o")],
         Some(block) => [format!("NCHW{block}c"), format!("OIHW{block}i{block}o")],
     };
     let [kh, kw] = window.extent;
-    let weight_dims = match block {
-        None => vec![outputs, of_group, kh, kw],
-        Some(block) if depthwise => vec![outputs / block, 1, kh, kw, block],
-        Some(block) => vec![outputs / block, inputs / block, kh, kw, block, block],
+    let weight_dims = match (block, used) {
+        (None, _) => vec![outputs, of_group, kh, kw],
+        (Some(block), Some(used)) => vec![outputs / block, kh, kw, used, block],
+        (Some(block), _) if depthwise => vec![outputs / block, 1, kh, kw, block],
+        (Some(block), _) => vec![outputs / block, inputs / block, kh, kw, block, block],
     };
     let weight_dims: Vec<PrimExpr> = weight_dims.into_iter().map(PrimExpr::index).collect();
     let weight = p.input("weight", &weight_dims, dtype);

@@ -438,6 +438,33 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
     }
 }
 
+/// Windows over channels in blocks read a band of padded rows, whatever the size of the image.
+#[test]
+fn padding_of_symbolic_images_is_computed_in_bands() {
+    let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let shape = [1.into(), 3.into(), h, w, 32.into()];
+    let x = input("x", &shape);
+    let weight = input("weight", &[3, 1, 5, 5, 32].map(PrimExpr::index));
+    let [pads, ones] = [vec![2; 2], vec![1; 2]];
+    let params = ConvParams {
+        strides: ones.clone(),
+        pad_before: pads.clone(),
+        pad_after: pads,
+        dilation: ones,
+        groups: 96,
+    };
+    let [data, kernel, out] = ["NCHW32c", "OIHW32o", "NCHW32c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let (scheduled, applied) =
+        schedule(&create_prim_func("f", &[x, weight], &[conv]).unwrap(), &MACHINE).unwrap();
+    let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+    assert_eq!(got, [("pad_temp", "window")], "{scheduled}");
+    let text = scheduled.to_string();
+    assert_eq!(text.matches("#[parallel]").count(), 1, "{text}");
+    assert!(text.contains("grid([1, 1, 12, "), "12 padded rows for 8 of the result: {text}");
+}
+
 /// Transposed convolutions are products of pixels for each phase.
 #[test]
 fn transposed_convolutions_are_products() {

@@ -116,6 +116,35 @@ fn convolutions_of_bytes_have_words() {
     assert_eq!(convolution_of_bytes([1, 16, 4, 4], [8, 8, 2, 2], groups), None);
 }
 
+/// What only fills a block may be infinite times zero: it is not a term of the next convolution.
+#[test]
+fn channels_that_fill_a_block_are_not_read() {
+    let mut graph = Graph::new(5);
+    let shape = [1, 3, 6, 5];
+    let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
+    let [first, second] = [[13, 3, 1, 1], [16, 13, 3, 3]].map(|shape| Arg::Const(graph.numbers(&shape)));
+    let y = graph.op("nn.conv2d", &[(&data).into(), first], Attrs::new()).unwrap();
+    let padded = Attrs::new().with("padding", vec![1i64, 1]);
+    let result = graph.op("nn.conv2d", &[y.into(), second], padded).unwrap();
+    let module = graph.function_of(data, result);
+    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+    let converted =
+        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+    well_formed(&converted).unwrap();
+    let text = converted.to_string();
+    assert!(text.contains("OHWI8o") && !text.contains("strided_slice"), "{text}");
+    let mut values: Vec<f32> = (0..shape.iter().product()).map(|i| (i % 7) as f32 - 3.0).collect();
+    values[40] = f32::INFINITY;
+    let args = [Tensor::from_slice(&values, &shape).unwrap().into()];
+    let (before, after) = (results_of_one(&module, &args), results_of_one(&converted, &args));
+    let finite = before.iter().filter(|it| it.is_finite()).count();
+    assert!(finite > before.len() / 2, "{finite}");
+    for (before, after) in before.iter().zip(&after) {
+        let close = (before - after).abs() <= 1e-4 * before.abs().max(1.0);
+        assert!(close || before.is_nan() && after.is_nan() || before == after, "{before} {after}");
+    }
+}
+
 #[test]
 fn winograd_is_chosen_where_it_is_faster() {
     let padded = || Attrs::new().with("padding", vec![1i64, 1]);
