@@ -12,7 +12,7 @@ use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;
-use crate::tir::{BinaryOp, BufferLoad, IterKind, PrimExpr, uses_var};
+use crate::tir::{BinaryOp, BufferLoad, IterKind, PrimExpr, any_expr, uses_var};
 
 pub(in crate::dlight) const NAME: &str = "spatial";
 
@@ -225,19 +225,27 @@ fn joined_axes(info: &BlockInfo, last: usize) -> Range<usize> {
     first.unwrap_or(last)..last + 1
 }
 
-/// The number of innermost axes that are one contiguous axis of every access that uses one of them.
+/// The number of innermost axes that are one contiguous axis of every access that uses one of them. Those around the innermost
+/// one are in no condition, which each element of a vector would have to compute.
 pub(super) fn flat_axes(info: &BlockInfo) -> usize {
     if info.store.is_none() {
         return 1;
     }
     let all = |len: usize| {
         let axes = &info.axes[info.axes.len() - len..];
-        accesses(info).all(|(indices, shape)| {
-            let last = indices.len().checked_sub(len);
-            is_unused(axes, indices) || last.is_some_and(|at| is_one_axis(axes, indices, shape, at))
-        })
+        !is_condition_of(info, &axes[0].var)
+            && accesses(info).all(|(indices, shape)| {
+                let last = indices.len().checked_sub(len);
+                is_unused(axes, indices) || last.is_some_and(|at| is_one_axis(axes, indices, shape, at))
+            })
     };
     (1..=info.axes.len()).take_while(|&len| len == 1 || all(len)).last().unwrap_or(1)
+}
+
+/// True if the value that is stored depends on a comparison of `var`.
+fn is_condition_of(info: &BlockInfo, var: &Var) -> bool {
+    let compares = |it: &PrimExpr| matches!(it, PrimExpr::Binary(it) if it.op.is_comparison() && (uses_var(&it.a, var) || uses_var(&it.b, var)));
+    info.store.as_ref().is_some_and(|store| any_expr(&store.value, &mut |it| compares(it)))
 }
 
 /// Indices and shapes of the store and all loads.

@@ -76,6 +76,12 @@ impl Graph {
         self.builder.emit_op("v", Op::get(op).unwrap(), args.to_vec(), attrs, &Span::none()).ok()
     }
 
+    /// Part `index` of a tuple of images.
+    pub(super) fn field(&mut self, tuple: &Var, index: usize) -> Option<Var> {
+        let field = self.builder.emit("v", Expr::TupleGetItem(tuple.into(), index), &Span::none()).ok()?;
+        (self.channels(&field) > 0).then_some(field)
+    }
+
     fn dims(&self, value: &Var) -> Vec<PrimExpr> {
         value.ty().as_tensor().unwrap().known_shape().unwrap().to_vec()
     }
@@ -95,7 +101,7 @@ impl Graph {
         let x = self.pick();
         let (dims, channels) = (self.dims(&x), self.channels(&x));
         let arg = Arg::from(&x);
-        match self.rng.below(16) {
+        match self.rng.below(18) {
             0..=3 => {
                 let depthwise = self.rng.one_in(4);
                 let groups = if depthwise { channels } else { *self.rng.pick(&[1, 1, 1, 2]) };
@@ -154,6 +160,27 @@ impl Graph {
                 let columns = *self.rng.pick(&[4, 8, 9]);
                 let weight = self.weights(&[dims[3].as_int()?, columns]);
                 self.op("matmul", &[arg, weight], Attrs::new())
+            }
+            16 => {
+                let attrs = Attrs::new().with("axis", if self.rng.one_in(2) { 1i64 } else { -3 });
+                let attrs = if self.rng.one_in(2) {
+                    attrs.with("indices_or_sections", 2i64)
+                } else {
+                    let mut cuts = [0; 2].map(|_| *self.rng.pick(&[1, 4, 5, 8, 12]).min(&channels));
+                    cuts.sort_unstable();
+                    attrs.with("indices_or_sections", cuts.to_vec())
+                };
+                let parts = self.op("split", &[arg], attrs)?;
+                let index = self.rng.below(2);
+                self.field(&parts, index)
+            }
+            17 => {
+                let [begin, end] = [0i64, 3].map(|least| least + *self.rng.pick(&[0, 1, 4, 8]));
+                let bounds = [begin, if self.rng.one_in(4) { -1 } else { end }, 1];
+                let bounds = bounds.map(|it| Arg::Shape(Arc::new([PrimExpr::index(it)])));
+                let args = [&[arg], &bounds[..]].concat();
+                let sliced = self.op("strided_slice", &args, Attrs::new().with("axes", vec![1i64]))?;
+                (self.channels(&sliced) > 0).then_some(sliced)
             }
             12 => self.op("nn.softmax", &[arg], Attrs::new().with("axis", 1i64)),
             _ if depth == 0 => {

@@ -12,7 +12,7 @@ pub(super) const WEIGHTS: &str = "OIHW";
 /// The layout of weights that are not constant changes at every call, which pays from this number of pixels of the result on.
 const FEW_PIXELS: i64 = 256;
 /// Smaller blocks are not worth it.
-const SMALLEST: i64 = 4;
+pub(super) const SMALLEST: i64 = 4;
 
 impl Converter<'_> {
     pub(super) fn conv_in_blocks(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {

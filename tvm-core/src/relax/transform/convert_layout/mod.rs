@@ -20,6 +20,7 @@ mod conv;
 mod dense;
 mod ops;
 mod plain;
+mod slice;
 #[cfg(test)]
 mod tests;
 mod winograd;
@@ -59,6 +60,7 @@ pub fn convert_layout() -> Pass {
             users: plain::Users::of(func),
             choices: context.choices.clone(),
             blocked: FxHashMap::default(),
+            splits: FxHashMap::default(),
             transposed: FxHashMap::default(),
             bindings: Vec::new(),
         };
@@ -77,6 +79,8 @@ struct Converter<'a> {
     choices: Choices,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
+    /// The values of which the parts of splits are channels.
+    splits: FxHashMap<VarId, Arg>,
     /// Constants of two axes that are bound transposed.
     transposed: FxHashMap<VarId, dense::Weights>,
     /// What goes in front of the current binding.
@@ -119,15 +123,20 @@ struct Blocked {
 
 impl ExprMutator for Converter<'_> {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
-        if let (Expr::Call(call), false) = (&binding.value, binding.match_cast)
-            && let Callee::Op(op) = call.callee
-        {
-            // What a refused call has bound so far is not used, unless it is a plain value.
-            if let Some((var, blocks)) = self.call(op, call, &binding.var) {
-                let plain = Some(binding.var.clone());
-                self.blocked.insert(binding.var.id(), Blocked { var, blocks, plain });
-                return Some(std::mem::take(&mut self.bindings));
-            }
+        let in_blocks = match &binding.value {
+            _ if binding.match_cast => None,
+            Expr::Call(call) => match call.callee {
+                Callee::Op(op) => self.call(op, call, &binding.var),
+                _ => None,
+            },
+            Expr::TupleGetItem(Arg::Var(split), index) => self.part(split, *index, &binding.var),
+            _ => None,
+        };
+        // What a refused call has bound so far is not used, unless it is a plain value.
+        if let Some((var, blocks)) = in_blocks {
+            let plain = Some(binding.var.clone());
+            self.blocked.insert(binding.var.id(), Blocked { var, blocks, plain });
+            return Some(std::mem::take(&mut self.bindings));
         }
         self.note_transposed(&binding.var, &binding.value);
         let packed = self.dense_pack(binding);
@@ -174,6 +183,11 @@ impl Converter<'_> {
             "image.resize2d" => self.resize(op, call, name),
             "nn.batch_norm" => self.batch_norm(call, name),
             "concat" => self.concat(op, call, name),
+            "strided_slice" => self.slice(call, name),
+            "split" => {
+                self.note_split(var, call);
+                None
+            }
             "sum" | "mean" | "max" | "min" => self.reduce(op, call, name),
             _ if op.elementwise => self.elementwise(op, call, name),
             _ => None,

@@ -84,11 +84,16 @@ impl Converter<'_> {
     fn wants_blocks(&self, var: &Var, depth: usize) -> bool {
         let Some(users) = self.users.0.get(&var.id()) else { return false };
         users.iter().any(|(user, value)| {
-            let Expr::Call(call) = value else { return false };
+            let Expr::Call(call) = value else {
+                let part = matches!(value, Expr::TupleGetItem(..));
+                return part && depth < MAX_DEPTH && self.wants_blocks(user, depth + 1);
+            };
             let Callee::Op(op) = call.callee else { return false };
             match op.name {
                 "nn.conv2d" | "nn.max_pool2d" | "nn.avg_pool2d" | "concat" => true,
-                "nn.batch_norm" => depth >= MAX_DEPTH || self.wants_blocks(user, depth + 1),
+                "nn.batch_norm" | "split" | "strided_slice" => {
+                    depth >= MAX_DEPTH || self.wants_blocks(user, depth + 1)
+                }
                 _ if op.elementwise => {
                     depth >= MAX_DEPTH
                         || call.args.iter().any(|arg| self.blocked(arg).is_some())

@@ -264,3 +264,36 @@ fn constant_weights_of_products_get_panels() {
         assert_eq!(dense(Some(64), shape, false, DataType::F32).0, "matmul", "{shape:?}");
     }
 }
+
+/// Parts of the channels are whole blocks, or whole halves of them; the other parts are plain.
+#[test]
+fn parts_of_channels_stay_in_blocks() {
+    for (channels, cuts, in_blocks) in
+        [(16, vec![8i64], 2), (24, vec![4, 16], 3), (13, vec![8], 0), (16, vec![5], 0)]
+    {
+        let mut graph = Graph::new(3);
+        let shape = [2, 3, 4, 5];
+        let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
+        let weight = Arg::Const(graph.numbers(&[channels, 3, 3, 3]));
+        let y = graph.op("nn.conv2d", &[(&data).into(), weight], Attrs::new().with("padding", vec![1i64, 1]));
+        let y = y.unwrap();
+        let count = cuts.len() + 1;
+        let attrs = Attrs::new().with("axis", 1i64).with("indices_or_sections", cuts);
+        let parts = graph.op("split", &[y.clone().into()], attrs).unwrap();
+        let mut fields: Vec<Arg> = (0..count).map(|i| graph.field(&parts, i).unwrap().into()).collect();
+        fields.reverse();
+        let joined =
+            graph.op("concat", &[Arg::Tuple(fields.into())], Attrs::new().with("axis", 1i64)).unwrap();
+        let result = graph.op("nn.relu", &[joined.into()], Attrs::new()).unwrap();
+        let args = [Value::from(graph.numbers(&shape))];
+        let module = graph.function_of(data, result);
+        let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+        let converted =
+            PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+        well_formed(&converted).unwrap();
+        let text = converted.to_string();
+        let of_blocks = |line: &&str| line.contains("strided_slice(") && !line.contains("[13]");
+        assert_eq!(text.lines().filter(of_blocks).count(), in_blocks, "{text}");
+        assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
+    }
+}
