@@ -53,7 +53,7 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("nn.rms_norm", "T:2x3 T:3", "axes=[1]"),
     ("nn.winograd_data", "T:1x1x4x4x16", "tile=2"),
     ("nn.winograd_product", "T:4x4x1x4x16 T:4x4x1x1x16x16", ""),
-    ("nn.winograd_result", "T:4x4x1x4x16", "tile=2 out_size=[4,4]"),
+    ("nn.winograd_result", "T:4x4x1x1x2x2x16 S:4x4", "tile=2"),
     ("one_hot", "i64:4 t:1 t:0", "depth=3"),
     ("ones", "S:2x3", "dtype=T"),
     ("repeat", "T:2x3", "repeats=2 axis=0"),

@@ -1,6 +1,7 @@
 //! Blocks in which an axis chooses the expression: the transforms of Winograd's algorithm, and sums and differences.
 
 use tvm::prelude::*;
+use tvm::relax::analysis::simplify_dim;
 use tvm::te::{TensorExpr, compute};
 use tvm::tir::PrimExpr;
 use tvm::topi::{Winograd, tiles, winograd_data, winograd_product, winograd_result};
@@ -30,25 +31,22 @@ pub(crate) fn winograd(rng: &mut Rng) -> Program {
             let batch = p.dim("batch", count);
             let before = [0; 2].map(|_| p.rng.range(0, 1));
             let after = [0; 2].map(|_| p.rng.range(0, 1));
-            let [h, w] = [height, width].map(|it| it + 2);
-            let x = [batch.clone(), blocks.clone(), h.into(), w.into(), channels.clone()];
+            let [h, w] = [("h", height), ("w", width)].map(|(name, it)| p.dim(name, it + 2));
+            let x = [batch.clone(), blocks.clone(), h.clone(), w.clone(), channels.clone()];
             let x = p.input("x", &x, float);
-            let [rows, columns] =
-                [(h, 0), (w, 1)].map(|(it, axis)| PrimExpr::index(it + before[axis] + after[axis] - 2));
-            let number = batch * tiles(&rows, algorithm.tile) * tiles(&columns, algorithm.tile);
-            let shape = [size.clone(), size, blocks, number, channels];
-            let y = winograd_data("data", &x, &algorithm, (before, after), (&rows, &columns), &shape);
+            let [rows, columns] = [(h, 0), (w, 1)].map(|(it, axis)| it + (before[axis] + after[axis] - 2));
+            let [rows, columns] = [rows, columns].map(|it| simplify_dim(&tiles(&it, algorithm.tile)));
+            let shape = [size.clone(), size, blocks, batch, rows, columns, channels];
+            let y = winograd_data("data", &x, &algorithm, (before, after), &shape);
             p.finish("winograd_data", &[y], Bound::Same)
         }
         2 | 3 => {
-            let number = count
-                * [height, width]
-                    .map(|it| (it + algorithm.tile - 1) / algorithm.tile)
-                    .iter()
-                    .product::<i64>();
-            let x = [size.clone(), size, blocks.clone(), number.into(), channels.clone()];
+            let [height, width] = [("h", height), ("w", width)].map(|(name, it)| p.dim(name, it));
+            let batch = p.dim("batch", count);
+            let [rows, columns] = [&height, &width].map(|it| simplify_dim(&tiles(it, algorithm.tile)));
+            let x = [size.clone(), size, blocks.clone(), batch.clone(), rows, columns, channels.clone()];
             let x = p.input("x", &x, float);
-            let shape = [count.into(), blocks, height.into(), width.into(), channels];
+            let shape = [batch, blocks, height, width, channels];
             let y = winograd_result("result", &x, &algorithm, &shape);
             p.finish("winograd_result", &[y], Bound::Same)
         }

@@ -113,18 +113,17 @@ pub fn tiles(extent: &PrimExpr, tile: i64) -> PrimExpr {
     ceil_div(extent.clone(), &PrimExpr::index(tile))
 }
 
-/// Transformed tiles (row, column, block, tile, channel) of data (batch, block, height, width, channel) with `before` and
-/// `after` zeros around the image, for a result of `height` and `width`. Tiles of all images follow each other.
+/// Transformed tiles (row, column, block, batch, row of tiles, column of tiles, channel) of data (batch, block, height, width,
+/// channel) with `before` and `after` zeros around the image.
 pub fn winograd_data(
     name: &str,
     x: &TensorExpr,
     winograd: &Winograd,
     (before, after): ([i64; 2], [i64; 2]),
-    (height, width): (&PrimExpr, &PrimExpr),
     shape: &[PrimExpr],
 ) -> TensorExpr {
     let (m, size) = (winograd.tile, winograd.size());
-    let (rows, columns) = (&tiles(height, m), &tiles(width, m));
+    let (rows, columns) = (&shape[4], &shape[5]);
     // The last tile may reach further than the padding.
     let reach = |tiles: &PrimExpr, extent: PrimExpr, before: i64, after: i64| {
         let needed = tiles * m + 2i64 - (extent + before);
@@ -134,19 +133,17 @@ pub fn winograd_data(
     let zero = PadMode::Constant(PrimExpr::constant(0.0, x.dtype()));
     let padded = pad("pad_temp", x, &[0, 0, before[0], before[1], 0], &[0, 0, more[0], more[1], 0], &zero);
     let size = PrimExpr::index(size);
-    let of_rows = [shape[2].clone(), shape[3].clone(), size.clone(), size, shape[4].clone()];
+    let of_rows = [&shape[2..6], &[size.clone(), size], &shape[6..]].concat();
     let of_rows = compute("winograd_rows", of_rows, &[&padded], |i| {
-        let (block, tile, channel) = (&i[0], &i[1], &i[4]);
-        let (image, row) =
-            (tile.clone().floordiv(rows * columns), tile.clone().floordiv(columns).floormod(rows));
-        let column = tile.clone().floormod(columns) * m + &i[3];
-        combine(winograd.data, &i[2], |r| {
-            padded.at([image.clone(), block.clone(), &row * m + r, column.clone(), channel.clone()])
+        let [block, image, row, column, of_row, of_column, channel] = i else { return PrimExpr::index(0) };
+        combine(winograd.data, of_row, |r| {
+            let at = [row * m + r, column * m + of_column];
+            padded.at([&[image.clone(), block.clone()], &at[..], std::slice::from_ref(channel)].concat())
         })
     });
     compute(name, shape, &[&of_rows], |i| {
         combine(winograd.data, &i[1], |r| {
-            of_rows.at([i[2].clone(), i[3].clone(), i[0].clone(), PrimExpr::index(r), i[4].clone()])
+            of_rows.at([&i[2..6], &[i[0].clone(), PrimExpr::index(r)], &i[6..]].concat())
         })
     })
 }
@@ -168,21 +165,23 @@ pub fn winograd_product(
     })
 }
 
-/// The result (batch, block, height, width, channel) of products (row, column, block, tile, channel).
+/// The result (batch, block, height, width, channel) of products (row, column, block, batch, row of tiles, column of tiles,
+/// channel).
 pub fn winograd_result(name: &str, x: &TensorExpr, winograd: &Winograd, shape: &[PrimExpr]) -> TensorExpr {
-    let m = winograd.tile;
-    let (rows, columns) = (tiles(&shape[2], m), tiles(&shape[3], m));
-    let of_rows = [x.dim(2), x.dim(3), PrimExpr::index(m), x.dim(1), x.dim(4)];
+    let m = PrimExpr::index(winograd.tile);
+    let of_rows = [&x.shape()[2..6], &[m.clone(), x.dim(1)], &x.shape()[6..]].concat();
     let of_rows = compute("winograd_rows", of_rows, &[x], |i| {
-        combine(winograd.result, &i[2], |r| {
-            x.at([PrimExpr::index(r), i[3].clone(), i[0].clone(), i[1].clone(), i[4].clone()])
+        combine(winograd.result, &i[4], |r| {
+            x.at([&[PrimExpr::index(r), i[5].clone()], &i[..4], &i[6..]].concat())
         })
     });
     compute(name, shape, &[&of_rows], |i| {
-        let tile = (&i[0] * &rows + i[2].clone().floordiv(m)) * &columns + i[3].clone().floordiv(m);
-        combine(winograd.result, &i[3].clone().floormod(m), |r| {
-            let row = i[2].clone().floormod(m);
-            of_rows.at([i[1].clone(), tile.clone(), row, PrimExpr::index(r), i[4].clone()])
+        let [image, block, row, column, channel] = i else { return PrimExpr::index(0) };
+        let [tile_row, tile_column] = [row, column].map(|it| it.clone().floordiv(&m));
+        combine(winograd.result, &column.clone().floormod(&m), |r| {
+            let of_tile = [row.clone().floormod(&m), PrimExpr::index(r)];
+            let at = [block.clone(), image.clone(), tile_row.clone(), tile_column.clone()];
+            of_rows.at([&at[..], &of_tile, std::slice::from_ref(channel)].concat())
         })
     })
 }

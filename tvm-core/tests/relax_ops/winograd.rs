@@ -3,7 +3,7 @@
 use tvm_core::ir::Attrs;
 use tvm_core::topi::Winograd;
 
-use crate::support::{Nd, Rng, call1, ints, try_call};
+use crate::support::{Nd, Rng, call1, ints, shape, try_call};
 
 /// The weights (out, in, 3, 3), transformed, in blocks of 2 inputs and 4 outputs.
 fn transformed(winograd: &Winograd, weight: &Nd) -> Nd {
@@ -38,10 +38,15 @@ fn parts_make_a_convolution() {
             |got: tvm_runtime::Tensor| Nd { shape: got.shape().to_vec(), data: got.to_vec().unwrap() };
         let tile = Attrs::new().with("tile", winograd.tile);
         let data = as_nd(call1("nn.winograd_data", [x.arg()], tile.clone().with("padding", pads)));
+        let tiles = data.shape[3..6].to_vec();
+        let rows = [&data.shape[..3], &[tiles.iter().product()], &data.shape[6..]].concat();
+        let data = Nd { shape: rows, ..data };
         let kernel = transformed(&winograd, &weight);
         let products = as_nd(call1("nn.winograd_product", [data.arg(), kernel.arg()], Attrs::new()));
-        let size = ints(&[height + top + bottom - 2, width + left + right - 2]);
-        let got = call1("nn.winograd_result", [products.arg()], tile.with("out_size", size));
+        let size = shape(&[height + top + bottom - 2, width + left + right - 2]);
+        let products =
+            Nd { shape: [&products.shape[..3], &tiles, &products.shape[4..]].concat(), ..products };
+        let got = call1("nn.winograd_result", [products.arg(), size], tile);
         assert_eq!(got.shape(), expected.shape);
         let largest = expected.data.iter().fold(0f32, |most, it| most.max(it.abs()));
         for (got, expected) in got.to_vec::<f32>().unwrap().iter().zip(&expected.data) {
@@ -54,6 +59,7 @@ fn parts_make_a_convolution() {
 fn errors() {
     let x = Nd::random(&mut Rng::new(2), &[1, 1, 2, 4, 2]);
     let weight = Nd::random(&mut Rng::new(2), &[1, 1, 3, 3, 2, 4]);
+    let products = Nd::random(&mut Rng::new(2), &[4, 4, 1, 1, 2, 2, 2]);
     for (op, args, attrs, want) in [
         (
             "nn.winograd_data",
@@ -66,6 +72,18 @@ fn errors() {
             vec![x.arg(), weight.arg()],
             Attrs::new(),
             "axis 2 of the data is 2, axis 3 of the weight 3",
+        ),
+        (
+            "nn.winograd_result",
+            vec![products.arg(), shape(&[4, 6])],
+            Attrs::new().with("tile", 2i64),
+            "an extent of 6 has 3 tiles, got 2",
+        ),
+        (
+            "nn.winograd_result",
+            vec![products.arg(), shape(&[1, 4, 4])],
+            Attrs::new().with("tile", 2i64),
+            "the size is height and width, got 3 values",
         ),
     ] {
         let err = try_call(op, args, attrs).unwrap_err().to_string();

@@ -3,10 +3,10 @@
 //! TVM counterpart: relay's `nn.contrib_conv2d_winograd_without_weight_transform`, in one part.
 
 use super::window::padding;
-use crate::ir::{AttrKind, Attrs, InferContext, IrError, OpDef, OpPattern, TensorShape, Type};
+use crate::ir::{ArgKind, AttrKind, Attrs, InferContext, IrError, OpDef, OpPattern, TensorShape, Type};
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
-use crate::relax::op::def::{attr, required, tensor};
+use crate::relax::op::def::{arg, attr, required, tensor};
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, Winograd, tiles};
 
@@ -18,11 +18,8 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
             let (ctx, shape) = (cx.infer(), cx.out_shape(0)?);
             let (winograd, pads) = (algorithm(&ctx)?, padding(&ctx, 2)?);
             let pads = ([pads.before[0], pads.before[1]], [pads.after[0], pads.after[1]]);
-            let func = single(cx, |x| {
-                let [height, width] = [0, 1].map(|d| x[0].dim(2 + d) + (pads.0[d] + pads.1[d] - 2));
-                let size = (&simplify_dim(&height), &simplify_dim(&width));
-                Ok(topi::winograd_data("winograd_data", &x[0], &winograd, pads, size, shape))
-            })?;
+            let func =
+                single(cx, |x| Ok(topi::winograd_data("winograd_data", &x[0], &winograd, pads, shape)))?;
             Ok(unfused(func, OpPattern::Opaque))
         }),
     OpDef::new("nn.winograd_product", "products of transformed data and transformed weights", infer_product)
@@ -36,8 +33,8 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         "the result of a convolution from products of transformed tiles",
         infer_result,
     )
-    .args(&[tensor("products")])
-    .attrs(&[required("tile", AttrKind::Int), required("out_size", AttrKind::Ints)])
+    .args(&[tensor("products"), arg("size", ArgKind::Shape)])
+    .attrs(&[required("tile", AttrKind::Int)])
     .tensor_program(|cx| {
         let (winograd, shape) = (algorithm(&cx.infer())?, cx.out_shape(0)?);
         let func = single(cx, |x| Ok(topi::winograd_result("winograd_result", &x[0], &winograd, shape)))?;
@@ -56,22 +53,26 @@ fn algorithm(ctx: &InferContext<'_>) -> Result<Winograd, IrError> {
     Winograd::of(tile).ok_or_else(|| ctx.error(format!("attribute `tile` is 2 or 4, got {tile}")))
 }
 
+/// Data (batch, block, height, width, channel) becomes tiles (row, column, block, batch, row of tiles, column of tiles,
+/// channel).
 fn infer_data(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (winograd, dtype, pads) = (algorithm(ctx)?, ctx.tensor(0)?.dtype, padding(ctx, 2)?);
-    let Some(dims) = ctx.dims(0, 5)? else { return Ok(tensor_type(TensorShape::Rank(5), dtype)) };
-    let mut count = dims[0].clone();
+    let Some(dims) = ctx.dims(0, 5)? else { return Ok(tensor_type(TensorShape::Rank(7), dtype)) };
+    let size = PrimExpr::index(winograd.size());
+    let mut shape = vec![size.clone(), size, dims[1].clone(), dims[0].clone()];
     for d in 0..2 {
         let out = simplify_dim(&(&dims[2 + d] + (pads.before[d] + pads.after[d] - 2)));
         if out.as_int().is_some_and(|it| it < 0) {
             let extent = show_dim(&dims[2 + d]);
             return Err(ctx.error(format!("a window of 3 does not fit axis {} of {extent}", 2 + d)));
         }
-        count = count * tiles(&out, winograd.tile);
+        shape.push(tiles(&out, winograd.tile));
     }
-    let size = PrimExpr::index(winograd.size());
-    Ok(tensor_type(known(vec![size.clone(), size, dims[1].clone(), count, dims[4].clone()]), dtype))
+    shape.push(dims[4].clone());
+    Ok(tensor_type(known(shape), dtype))
 }
 
+/// Tiles (row, column, block, tile, channel) times weights (row, column, block out, block in, channel in, channel out).
 fn infer_product(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let dtype = ctx.same_dtype()?;
     let (Some(data), Some(weight)) = (ctx.dims(0, 5)?, ctx.dims(1, 6)?) else {
@@ -89,16 +90,26 @@ fn infer_product(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     Ok(tensor_type(known(dims.into()), dtype))
 }
 
+/// Products in the order of transformed data become images of height and width `size`.
 fn infer_result(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (winograd, dtype) = (algorithm(ctx)?, ctx.tensor(0)?.dtype);
-    let size: Vec<PrimExpr> = ctx.ints("out_size", 2, 0)?.into_iter().map(PrimExpr::index).collect();
-    let Some(dims) = ctx.dims(0, 5)? else { return Ok(tensor_type(TensorShape::Rank(5), dtype)) };
-    let of_image = tiles(&size[0], winograd.tile) * tiles(&size[1], winograd.tile);
+    let (Some(dims), Some(size)) = (ctx.dims(0, 7)?, ctx.shape(1)) else {
+        return Ok(tensor_type(TensorShape::Rank(5), dtype));
+    };
+    let [height, width] = size else {
+        return Err(ctx.error(format!("the size is height and width, got {} values", size.len())));
+    };
     if let Some(bad) = dims[..2].iter().find(|dim| differ(dim, &PrimExpr::index(winograd.size()))) {
         let (got, expected) = (show_dim(bad), winograd.size());
         return Err(ctx.error(format!("products of tiles of {expected}×{expected}, got an extent of {got}")));
     }
-    let batch = dims[3].clone().floordiv(of_image.max(1));
-    let [height, width] = [&size[0], &size[1]].map(Clone::clone);
-    Ok(tensor_type(known(vec![batch, dims[2].clone(), height, width, dims[4].clone()]), dtype))
+    for (extent, of_tiles) in [(height, &dims[4]), (width, &dims[5])] {
+        let expected = simplify_dim(&tiles(extent, winograd.tile));
+        if differ(of_tiles, &expected) {
+            let [extent, expected, got] = [extent, &expected, of_tiles].map(show_dim);
+            return Err(ctx.error(format!("an extent of {extent} has {expected} tiles, got {got}")));
+        }
+    }
+    let shape = [&dims[3], &dims[2], height, width, &dims[6]].map(Clone::clone);
+    Ok(tensor_type(known(shape.into()), dtype))
 }

@@ -30,11 +30,21 @@ fn random_graphs_compute_the_same() {
     assert!(in_blocks > 30, "{in_blocks} graphs have blocks");
 }
 
-/// A convolution of 3×3 with constant weights, after the pass: its operators, and the largest difference to what the
-/// module computed before, relative to the largest value.
-fn convolution(shape: [i64; 4], out: i64, attrs: Attrs, winograd: bool) -> (Vec<&'static str>, f32) {
+/// A convolution of 3×3 with constant weights over images of known or `symbolic` extents, after the pass: its operators, and
+/// the largest difference to what the module computed before, relative to the largest value.
+fn convolution(
+    shape: [i64; 4],
+    out: i64,
+    attrs: Attrs,
+    [winograd, symbolic]: [bool; 2],
+) -> (Vec<&'static str>, f32) {
     let mut graph = Graph::new(7);
-    let data = graph.param("x", shape.iter().map(|&it| PrimExpr::index(it)).collect());
+    let dim = |(axis, extent): (usize, i64)| match axis {
+        1 => extent.into(),
+        _ if symbolic => PrimExpr::from(&Var::index(["n", "", "h", "w"][axis])),
+        _ => extent.into(),
+    };
+    let data = graph.param("x", shape.into_iter().enumerate().map(dim).collect());
     let weight = graph.numbers(&[out, shape[1], 3, 3]);
     let result = graph.op("nn.conv2d", &[(&data).into(), Arg::Const(weight)], attrs).unwrap();
     let args = [Value::from(graph.numbers(&shape))];
@@ -154,10 +164,12 @@ fn winograd_is_chosen_where_it_is_faster() {
         ([2, 64, 6, 9], 24, Attrs::new()),
         ([1, 24, 12, 12], 64, Attrs::new().with("padding", vec![2i64, 0, 1, 2])),
     ] {
-        let (ops, error) = convolution(shape, out, attrs.clone(), true);
-        assert_eq!(ops, winograd, "{shape:?}");
-        assert!(error <= 2e-5, "{shape:?}: {error}");
-        let (ops, error) = convolution(shape, out, attrs, false);
+        for symbolic in [false, true] {
+            let (ops, error) = convolution(shape, out, attrs.clone(), [true, symbolic]);
+            assert_eq!(ops, winograd, "{shape:?}");
+            assert!(error <= 2e-5, "{shape:?}: {error}");
+        }
+        let (ops, error) = convolution(shape, out, attrs, [false; 2]);
         assert_eq!(ops, ["nn.conv2d"], "{shape:?}");
         assert!(error <= 1e-5, "{shape:?}: {error}");
     }
@@ -167,7 +179,7 @@ fn winograd_is_chosen_where_it_is_faster() {
         ([1, 32, 9, 10], padded().with("strides", vec![2i64, 1])),
         ([1, 32, 9, 10], padded().with("dilation", vec![1i64, 2])),
     ] {
-        let (ops, _) = convolution(shape, 32, attrs, true);
+        let (ops, _) = convolution(shape, 32, attrs, [true, false]);
         assert_eq!(ops, ["nn.conv2d"], "{shape:?}");
     }
 }

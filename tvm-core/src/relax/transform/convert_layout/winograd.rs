@@ -1,11 +1,13 @@
 //! Convolutions of windows of 3×3 by Winograd's algorithm, where it is estimated to be faster.
 
-use tvm_runtime::{DataType, Tensor};
+use rustc_hash::FxHashMap;
+use tvm_runtime::{DataType, DimBound, Tensor};
 
 use super::{Blocks, Converter};
-use crate::ir::{Attrs, Var};
-use crate::relax::analysis::infer_type;
+use crate::ir::{Attrs, Span, Var};
+use crate::relax::analysis::{infer_type, product, simplify_dim};
 use crate::relax::{Arg, Call};
+use crate::tir::{PrimExpr, any_expr, substitute_expr};
 use crate::topi::Winograd;
 
 /// Bytes that one core reads from memory in a cycle.
@@ -15,13 +17,16 @@ const VECTORS: f64 = 2.0;
 /// What the estimate must save: the transforms have costs that it does not count.
 const SAVED: f64 = 0.9;
 
+/// Height and width that images are expected to have where they are symbolic: those for which most networks are made.
+const EXPECTED: i64 = 224;
+
 /// What a convolution computes.
 struct Shape {
     /// Number of channels of the data, in blocks.
     inputs: Blocks,
     /// Channels of the result.
     outputs: Blocks,
-    /// Height and width of the result.
+    /// Height and width of the result, or what they are expected to be.
     size: [i64; 2],
 }
 
@@ -41,7 +46,7 @@ impl Converter<'_> {
         };
         let result = infer_type(&call.clone().into(), self.module).ok()?;
         let [_, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
-        let shape = Shape { inputs, outputs, size: [height.as_int()?, width.as_int()?] };
+        let shape = Shape { inputs, outputs, size: [expected(height)?, expected(width)?] };
         let winograd = self.fastest(&shape).filter(|_| inputs.is_exact())?;
         let kernel = weights(&winograd, weight, &shape)?;
         let span = &call.span;
@@ -50,10 +55,22 @@ impl Converter<'_> {
         let padding = call.attrs.get("padding").cloned();
         let attrs = padding.map_or(tile.clone(), |padding| tile.clone().with("padding", padding));
         let transformed = self.emit(name, "nn.winograd_data", &[data], attrs, span)?;
-        let args = [transformed.into(), Arg::Const(kernel)];
-        let products = self.emit(name, "nn.winograd_product", &args, Attrs::new(), span)?;
-        let attrs = tile.with("out_size", shape.size.to_vec());
-        self.emit(name, "nn.winograd_result", &[products.into()], attrs, span)
+        let (tiles, _) = self.shape(&Arg::from(&transformed))?;
+        // Tiles of all images follow each other: they are the rows of the product.
+        let rows = [&tiles[..3], &[product(&tiles[3..6])], &tiles[6..]].concat();
+        let rows = self.reshaped(&transformed, rows, span)?;
+        let products =
+            self.emit(name, "nn.winograd_product", &[rows, Arg::Const(kernel)], Attrs::new(), span)?;
+        let (of_products, _) = self.shape(&Arg::from(&products))?;
+        let apart = [&of_products[..3], &tiles[3..6], &of_products[4..]].concat();
+        let products = self.reshaped(&products, apart, span)?;
+        let size = Arg::Shape([height, width].map(Clone::clone).into());
+        self.emit(name, "nn.winograd_result", &[products, size], tile, span)
+    }
+
+    fn reshaped(&mut self, value: &Var, shape: Vec<PrimExpr>, span: &Span) -> Option<Arg> {
+        let args = [value.into(), Arg::Shape(shape.into())];
+        self.emit(value.name(), "reshape", &args, Attrs::new(), span).map(Arg::from)
     }
 
     /// The algorithm that is estimated to take the least time, if that is less than what the direct convolution takes.
@@ -75,6 +92,20 @@ impl Converter<'_> {
         let best = Winograd::ALL.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         (cost(&best) < SAVED * direct).then_some(best)
     }
+}
+
+/// The extent, with the expected size of images for its dimensions, within their bounds.
+fn expected(extent: &PrimExpr) -> Option<i64> {
+    let mut sizes = FxHashMap::default();
+    any_expr(extent, &mut |it| {
+        if let Some(dim) = it.as_var() {
+            let bound = dim.bound().unwrap_or(DimBound::ANY);
+            let size = EXPECTED.clamp(bound.min(), bound.max().unwrap_or(i64::MAX));
+            sizes.insert(dim.id(), PrimExpr::index(size));
+        }
+        false
+    });
+    simplify_dim(&substitute_expr(extent, &sizes)).as_int()
 }
 
 /// The weights (out, in, 3, 3), transformed: (row, column, block out, block in, channel in, channel out).
