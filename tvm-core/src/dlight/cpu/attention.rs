@@ -3,8 +3,8 @@
 //! The scores of a tile stay in the second-level cache, so that those of all rows are never in memory. The keys are
 //! transposed once; threads take different heads and tiles.
 
+use super::SHARES_PER_CORE;
 use super::contraction::{Packed, TRANSPOSED_ROWS, pack, rows_of};
-use super::flat::SHARES_PER_CORE;
 use super::parallel;
 use super::rows::PIECE;
 use crate::dlight::Rule;

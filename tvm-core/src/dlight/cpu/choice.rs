@@ -5,7 +5,7 @@
 //! the block reads is chosen as well, it is computed there too: all values of one place stay in registers or in the
 //! first-level cache.
 
-use super::parallel;
+use super::{outermost, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::BlockInfo;
 use crate::target::Machine;
@@ -61,12 +61,15 @@ fn unrolled(
     let block = s.block(&info.name)?;
     let loops = s.get_loops(block)?;
     let (mut outer, mut inner, mut vector) = (Vec::new(), Vec::new(), None);
+    // Iterations of the loops in `outer`, rounded down.
+    let mut counts = Vec::new();
     for (i, &it) in loops.iter().enumerate() {
         match choices.iter().find(|choice| choice.axis == i) {
             Some(_) if i == column => return Ok(None),
             Some(Choice { modulus: Some(modulus), .. }) => {
                 let [tile, part] = s.split(it, [None, Some(*modulus)])?;
                 outer.push(tile);
+                counts.push(info.axes[i].extent.as_int().map(|it| it / modulus));
                 inner.push(part);
             }
             Some(_) => inner.push(it),
@@ -74,9 +77,13 @@ fn unrolled(
                 let lanes = i64::from(machine.lanes(store.buffer.dtype));
                 let [part, lanes] = s.split(it, [None, Some(lanes)])?;
                 outer.push(part);
+                counts.push(Some(1));
                 vector = Some(lanes);
             }
-            None => outer.push(it),
+            None => {
+                outer.push(it);
+                counts.push(info.axes[i].extent.as_int());
+            }
         }
     }
     let (Some(vector), Some(&last)) = (vector, outer.last()) else { return Ok(None) };
@@ -92,7 +99,7 @@ fn unrolled(
     }
     inner.iter().try_for_each(|&it| s.unroll(it))?;
     s.vectorize(vector)?;
-    parallel(s, info, &outer)?;
+    parallel(s, info, outermost(&outer, &counts, 2, machine))?;
     Ok(Some(format!("{copies} copies")))
 }
 

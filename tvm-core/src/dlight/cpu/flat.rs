@@ -4,7 +4,7 @@
 //! is computed in registers inside of the reader's loops: `rows` rows of the result times two vectors of pixels. A panel of
 //! columns is read where it is, and serves all rows.
 
-use super::parallel;
+use super::{SHARES_PER_CORE, parallel};
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{BlockInfo, Stride, stride};
@@ -18,9 +18,6 @@ pub(super) const RULE: Rule = Rule {
     why: "the pixels of an image are the columns of a product; a tile of it stays in registers",
     apply,
 };
-
-/// Shares of the work for each core: more than one, since they do not take equally long.
-pub(super) const SHARES_PER_CORE: i64 = 4;
 
 /// Tiles for which a panel is loaded into the first-level cache.
 const MIN_TILES: i64 = 4;

@@ -53,6 +53,9 @@ const MAX_PHASES: i64 = 4;
 /// estimated later: this only keeps kernels free of parallel loops that are never worth it.
 const PARALLEL_ITERATIONS: i64 = 4096;
 
+/// Shares of the work for each core: more than one, since they do not take equally long.
+const SHARES_PER_CORE: i64 = 4;
+
 /// Runs the iterations of `loops`, fused, on the thread pool, unless the block has few iterations.
 fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), ScheduleError> {
     let few = |count: i64| count.saturating_mul(info.weight) < PARALLEL_ITERATIONS;
@@ -61,6 +64,25 @@ fn parallel(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> Result<(), 
     }
     let fused = s.fuse_n(loops)?;
     s.parallel(fused)
+}
+
+/// The outermost of `loops`, whose iterations threads share: without up to `inner` last ones, if the others have enough iterations for
+/// all cores, or an unknown number. Indices that need divisions by extents are then computed once for all iterations of the last
+/// loops. `counts` are the iterations of each loop, where they are known.
+fn outermost<'a>(
+    loops: &'a [LoopRV],
+    counts: &[Option<i64>],
+    inner: usize,
+    machine: &Machine,
+) -> &'a [LoopRV] {
+    let enough = SHARES_PER_CORE * i64::from(machine.cores);
+    let is_enough = |len: &usize| {
+        let count = counts[..*len].iter().try_fold(1i64, |count, it| count.checked_mul((*it)?));
+        *len > 0 && count.is_none_or(|count| count >= enough)
+    };
+    let least = loops.len().saturating_sub(inner);
+    let len = (least..loops.len()).find(is_enough).unwrap_or(loops.len());
+    &loops[..len]
 }
 
 /// Runs the iterations of `loops`, fused, on the thread pool, as [`parallel`] does, and stores past the caches what takes

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::flat::SHARES_PER_CORE;
-use super::{MAX_TRANSPOSED, parallel, parallel_stores, unroll_phases};
+use super::{MAX_TRANSPOSED, SHARES_PER_CORE, outermost, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
@@ -65,7 +64,17 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             inner
         }
         outer => {
-            parallel_stores(s, info, shared(info, outer, len, machine), machine)?;
+            // Around short vectors, indices take as long as they do.
+            let flat = inner + 1 - len..inner + 1;
+            let around = (0..info.axes.len()).filter(|i| !flat.contains(i));
+            let counts: Vec<Option<i64>> = around.map(|i| info.axes[i].extent.as_int()).collect();
+            let short = extent_of(info, flat).is_some_and(|extent| extent <= SHORT);
+            let shared = if short && counts.len() == outer.len() {
+                outermost(outer, &counts, 1, machine)
+            } else {
+                outer
+            };
+            parallel_stores(s, info, shared, machine)?;
             vector
         }
     };
@@ -76,22 +85,6 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
-}
-
-/// Which of the loops around the vectors threads take: all but the last, if vectors are short and the others are enough for all
-/// cores. The indices of the axes are then computed once for each iteration of the last loop, not for each vector.
-fn shared<'a>(info: &BlockInfo, outer: &'a [LoopRV], len: usize, machine: &Machine) -> &'a [LoopRV] {
-    let (around, flat) = info.axes.split_at(info.axes.len() - len);
-    let count =
-        |axes: &[Axis]| axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
-    let short = count(flat).is_some_and(|count| count <= SHORT);
-    match (outer.split_last(), around.split_last()) {
-        (Some((_, loops)), Some((_, axes))) if short && loops.len() == axes.len() => {
-            let enough = SHARES_PER_CORE * i64::from(machine.cores);
-            if !loops.is_empty() && count(axes).is_none_or(|count| count >= enough) { loops } else { outer }
-        }
-        _ => outer,
-    }
 }
 
 /// The block with an axis divided in two, if an operand has the axis in blocks that are contiguous, as the channels of an

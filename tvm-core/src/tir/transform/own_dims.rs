@@ -3,7 +3,8 @@
 //! The result of a window with stride 2 has `(h - 1) / 2 + 1` rows. Rewritten, it has `o` rows, and the attribute
 //! [`EXTENTS`] states the equation `o == (h + -1) / 2 + 1`. [`analyzer_for`](super::analyzer_for) knows it, and
 //! `MakePackedAPI` checks it in every call. Extents of dimensions that no parameter has as a whole extent, and which are
-//! therefore scalars, become dimensions as well, if nothing else depends on the scalars; so do sums of such a scalar and a number.
+//! therefore scalars, become dimensions as well, if nothing else depends on the scalars; so do sums of such a scalar and a number, and
+//! all such extents together.
 //!
 //! ```text
 //! f(s: i64, x: [(s - 1) / 2 + 1], y: [(s - 1) / 2 / 2 + 1])   →   f(s: i64, x: [h], y: [o]), o == (h - 1) / 2 + 1
@@ -13,7 +14,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::arith::dims::simplify_dim;
+use crate::arith::dims::{prove_equal, simplify_dim};
 use crate::arith::same;
 use crate::ir::{AttrValue, BufferId, Var};
 use crate::tir::{
@@ -95,7 +96,7 @@ pub(crate) fn with_own_dims(func: &PrimFunc) -> Option<PrimFunc> {
         candidates.retain(|(_, _, extent)| !refused.iter().any(|it| same(it, extent)));
         // Extents that others contain come first.
         let Some((param, axis, extent)) = candidates.into_iter().min_by_key(|it| size(&it.2)) else {
-            return res;
+            return replaced_together(now).or(res);
         };
         match replaced(now, param, axis, &extent) {
             Some(new) => res = Some(new),
@@ -171,6 +172,43 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
     equations.push(equation);
     let attrs = new.attrs.clone().with(EXTENTS, AttrValue::List(equations.into()));
     Some(PrimFunc { attrs, ..new })
+}
+
+/// `func` with dimensions instead of all extents that are expressions of scalars, which nothing else may depend on. An extent that is
+/// the sum of those before it along the same axis, as that of rows that are joined, becomes the sum of their dimensions.
+fn replaced_together(func: &PrimFunc) -> Option<PrimFunc> {
+    let dims = dims(func);
+    let mut scalars: Vec<Var> = Vec::new();
+    // Axes, extents, and what replaces them, in the order of the parameters.
+    let mut found: Vec<(usize, PrimExpr, PrimExpr)> = Vec::new();
+    for buffer in func.params.iter().filter_map(Param::buffer) {
+        for (axis, extent) in buffer.shape.iter().enumerate().filter(|(_, extent)| is_quotient(extent)) {
+            let mut of_extent = Vec::new();
+            any_expr(extent, &mut |it| {
+                of_extent.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
+                false
+            });
+            let Some(scalar) = of_extent.first().cloned() else { continue };
+            scalars.extend(of_extent);
+            let known = found.iter().find(|(_, it, _)| same(it, extent));
+            let on_axis = || found.iter().filter(|it| it.0 == axis);
+            let sum = |of: fn(&(usize, PrimExpr, PrimExpr)) -> &PrimExpr| {
+                on_axis().map(of).cloned().reduce(|a, b| a + b).filter(|_| on_axis().count() > 1)
+            };
+            let dim = match (known, sum(|it| &it.1)) {
+                (Some((_, _, dim)), _) => dim.clone(),
+                (None, Some(joined)) if prove_equal(&joined, extent) => sum(|it| &it.2)?,
+                (None, _) => Var::index(scalar.name()).into(),
+            };
+            found.push((axis, extent.clone(), dim));
+        }
+    }
+    // Extents that contain others come first.
+    found.sort_by_key(|(_, extent, _)| std::cmp::Reverse(size(extent)));
+    let new = found.into_iter().fold(func.clone(), |func, (_, from, to)| {
+        Replace { from, to, buffers: FxHashMap::default() }.func(&func)
+    });
+    (!scalars.is_empty() && scalars.iter().all(|var| !uses(&new, var))).then_some(new)
 }
 
 /// The parts of `(of + add) // div`.
@@ -297,6 +335,27 @@ mod tests {
 
     fn extents(func: &PrimFunc) -> Vec<PrimExpr> {
         func.params.iter().filter_map(Param::buffer).flat_map(|it| it.shape.iter().cloned()).collect()
+    }
+
+    /// Rows of `(h - 1) / 2 * w` and `(w - 1) / 2 * h` elements, one after the other.
+    #[test]
+    fn extents_of_joined_rows_become_dimensions_together() {
+        let (h, w) = (PrimExpr::from(&Var::index("h")), PrimExpr::from(&Var::index("w")));
+        let half = |extent: &PrimExpr| (extent.clone() - 1i64).floordiv(2);
+        let extents_of = [half(&h) * &w + 2i64, half(&w) * &h + 1i64].map(|it| simplify_dim(&it));
+        let inputs = extents_of.map(|extent| placeholder("x", [3.into(), extent], DataType::F32));
+        let shape = [3.into(), simplify_dim(&(inputs[0].dim(1) + inputs[1].dim(1)))];
+        let joined = compute("joined", shape, &[&inputs[0], &inputs[1]], |i| {
+            let first = inputs[0].dim(1);
+            let second = inputs[1].at([i[0].clone(), i[1].clone() - &first]);
+            i[1].clone().less(&first).select(inputs[0].at(i.to_vec()), second)
+        });
+        let func = create_prim_func("f", &inputs, &[joined]).unwrap();
+        let new = with_own_dims(&func).unwrap();
+        let [.., a, _, b, _, sum] = &extents(&new)[..] else { panic!("{new}") };
+        assert!(a.as_var().is_some() && b.as_var().is_some() && a.as_var() != b.as_var(), "{new}");
+        assert!(same(sum, &(a + b)), "{new}");
+        assert!(!new.to_string().contains("/ 2"), "{new}");
     }
 
     #[test]
