@@ -67,6 +67,15 @@ impl Poly {
         self.0.iter().map(divide).collect::<Option<Vec<_>>>().map(Poly)
     }
 
+    /// The terms that are multiples of the positive number `other`, divided by it, and the rest, if there are both.
+    fn multiples_apart(&self, other: &Poly) -> Option<(Poly, Poly)> {
+        let divisor = other.as_const().filter(|divisor| *divisor > 0)?;
+        let (multiples, rest): (Vec<_>, Vec<_>) =
+            self.0.iter().cloned().partition(|(coeff, atoms)| !atoms.is_empty() && coeff % divisor == 0);
+        let divided = multiples.into_iter().map(|(coeff, atoms)| (coeff / divisor, atoms)).collect();
+        (!rest.is_empty() && rest.len() < self.0.len()).then_some((Poly(divided), Poly(rest)))
+    }
+
     fn as_const(&self) -> Option<i64> {
         match &self.0[..] {
             [] => Some(0),
@@ -141,6 +150,14 @@ fn atom(op: BinaryOp, a: Poly, b: Poly, use_bounds: bool) -> Poly {
     }
 }
 
+/// The quotient, rounded down, of a sum and a positive number.
+fn quotient_of(sum: Poly, divisor: Poly, use_bounds: bool) -> Poly {
+    match (sum.as_const(), divisor.as_const()) {
+        (Some(sum), Some(divisor)) if divisor > 0 => Poly::constant(sum.div_euclid(divisor)),
+        _ => atom(BinaryOp::FloorDiv, sum, divisor, use_bounds),
+    }
+}
+
 fn normal_form(expr: &PrimExpr, use_bounds: bool) -> Poly {
     match expr {
         PrimExpr::IntImm(it) => Poly::constant(it.value),
@@ -159,6 +176,11 @@ fn normal_form(expr: &PrimExpr, use_bounds: bool) -> Poly {
                 BinaryOp::FloorDiv | BinaryOp::Div if b.0.is_empty() => Poly::atom(expr.clone()),
                 BinaryOp::FloorDiv | BinaryOp::Div if a.divided_by(&b).is_some() => {
                     a.divided_by(&b).unwrap_or_default()
+                }
+                BinaryOp::FloorDiv if a.multiples_apart(&b).is_some() => {
+                    // A multiple of the divisor is divided on its own, whatever the rest is.
+                    let (quotient, rest) = a.multiples_apart(&b).unwrap_or_default();
+                    quotient.plus(quotient_of(rest, b, use_bounds), 1)
                 }
                 BinaryOp::FloorMod | BinaryOp::Mod if a.divided_by(&b).is_some() => Poly::default(),
                 BinaryOp::Min | BinaryOp::Max => match a.clone().plus(b.clone(), -1).as_const() {
@@ -270,6 +292,9 @@ mod tests {
             (((&n + 2i64) - 3i64).floordiv(1) + 1i64, n.clone()),
             ((&n + 1i64).min(&n + 2i64), &n + 1i64),
             ((&n * 4i64).floormod(2), PrimExpr::index(0)),
+            ((&n * 4i64 - 1i64).floordiv(2).floordiv(2) + 1i64, n.clone()),
+            ((&n * 4i64 + 3i64).floordiv(2) + 1i64, &n * 2i64 + 2i64),
+            ((&m - &n * 4i64).floordiv(4), m.clone().floordiv(4) - &n),
         ];
         for (a, b) in equal {
             assert!(prove_equal(&a, &b), "{a:?} == {b:?}");

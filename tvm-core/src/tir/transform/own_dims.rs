@@ -12,14 +12,18 @@
 //!
 //! TVM counterpart: none; there such extents stay expressions.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
+use tvm_runtime::DataType;
 
 use crate::arith::dims::{prove_equal, simplify_dim};
 use crate::arith::same;
 use crate::ir::{AttrValue, BufferId, Var};
+use crate::tir::analysis::with_access_regions;
 use crate::tir::{
-    BinaryOp, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, uses_var, walk_expr,
-    walk_stmt,
+    BinaryOp, Block, BlockRealize, Buffer, Mutator, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr,
+    uses_var, walk_expr, walk_stmt,
 };
 
 /// Attribute of programs: equations between extents of parameters. Each is a list of seven integers
@@ -141,7 +145,7 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
     let dim = Var::index(name?);
     let (atom, plus) = number_apart(extent);
     let value = simplify_dim(&(PrimExpr::from(&dim) - plus));
-    let new = Replace { from: atom.clone(), to: value, buffers: FxHashMap::default() }.func(func);
+    let new = Replace { dims: vec![(atom.clone(), value)], buffers: FxHashMap::default() }.func(func);
     // A scalar that is an extent as well is known to be one.
     let dims = dims(func);
     let mut scalars = Vec::new();
@@ -203,11 +207,10 @@ fn replaced_together(func: &PrimFunc) -> Option<PrimFunc> {
             found.push((axis, extent.clone(), dim));
         }
     }
-    // Extents that contain others come first.
-    found.sort_by_key(|(_, extent, _)| std::cmp::Reverse(size(extent)));
-    let new = found.into_iter().fold(func.clone(), |func, (_, from, to)| {
-        Replace { from, to, buffers: FxHashMap::default() }.func(&func)
-    });
+    let dims = found.into_iter().map(|(_, extent, dim)| (extent, dim)).collect();
+    let mut new = Replace { dims, buffers: FxHashMap::default() }.func(func);
+    // In regions, the extents may be in another form.
+    new.body = NewRegions.mutate_stmt(&new.body).unwrap_or(new.body);
     (!scalars.is_empty() && scalars.iter().all(|var| !uses(&new, var))).then_some(new)
 }
 
@@ -263,10 +266,10 @@ fn uses(func: &PrimFunc, var: &Var) -> bool {
     find.found
 }
 
-/// Replaces an expression, in shapes of buffers too.
+/// Replaces expressions, in shapes of buffers too.
 struct Replace {
-    from: PrimExpr,
-    to: PrimExpr,
+    /// What is replaced, and by what.
+    dims: Vec<(PrimExpr, PrimExpr)>,
     buffers: FxHashMap<BufferId, Buffer>,
 }
 
@@ -300,14 +303,34 @@ impl Replace {
     }
 }
 
+/// Computes the regions that leaf blocks read and write.
+struct NewRegions;
+
+impl Mutator for NewRegions {
+    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
+        let new = self.walk_stmt(stmt);
+        let Stmt::BlockRealize(realize) = new.as_ref().unwrap_or(stmt) else { return new };
+        if realize.block.iter_vars.is_empty() {
+            return new;
+        }
+        let block = Arc::new(with_access_regions(Block::clone(&realize.block)));
+        Some(BlockRealize { block, ..(**realize).clone() }.into())
+    }
+}
+
+/// True for a sum or difference of indices.
+fn is_sum(expr: &PrimExpr) -> bool {
+    expr.dtype() == DataType::I64
+        && matches!(expr, PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Add | BinaryOp::Sub))
+}
+
 impl Mutator for Replace {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
-        if same(expr, &self.from) {
-            return Some(self.to.clone());
+        if let Some((_, dim)) = self.dims.iter().find(|(it, _)| same(expr, it)) {
+            return Some(dim.clone());
         }
         let new = self.walk_expr(expr)?;
-        let is_sum = matches!(&new, PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Add | BinaryOp::Sub));
-        Some(if is_sum && new.dtype() == self.to.dtype() { simplify_dim(&new) } else { new })
+        Some(if is_sum(&new) { simplify_dim(&new) } else { new })
     }
 
     fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
@@ -321,7 +344,6 @@ mod tests {
     use super::*;
     use crate::te::{TensorExpr, compute, create_prim_func, placeholder};
     use crate::tir::transform::analyzer_for;
-    use tvm_runtime::DataType;
 
     /// Every second element of `x`, from the first one on.
     fn halved(x: &[PrimExpr]) -> PrimFunc {
@@ -351,7 +373,7 @@ mod tests {
             i[1].clone().less(&first).select(inputs[0].at(i.to_vec()), second)
         });
         let func = create_prim_func("f", &inputs, &[joined]).unwrap();
-        let new = with_own_dims(&func).unwrap();
+        let new = with_own_dims(&func).unwrap_or_else(|| panic!("{func}"));
         let [.., a, _, b, _, sum] = &extents(&new)[..] else { panic!("{new}") };
         assert!(a.as_var().is_some() && b.as_var().is_some() && a.as_var() != b.as_var(), "{new}");
         assert!(same(sum, &(a + b)), "{new}");
