@@ -300,6 +300,20 @@ impl Tensor {
         Ok(())
     }
 
+    /// Makes this the only handle to writable memory on its device, copying the data if need be.
+    pub(crate) fn make_writable(&mut self) -> Result<(), RuntimeError> {
+        let device = self.device();
+        if device == Device::cpu() {
+            return self.make_unique();
+        }
+        let unique =
+            |inner: &mut Inner| inner.storage.as_mut().is_some_and(|it| it.is_own() && it.is_unique());
+        if !self.unique().is_some_and(unique) {
+            *self = self.deep_copy(device)?;
+        }
+        Ok(())
+    }
+
     /// The tensor on `device`: another handle if the data is already there, otherwise a copy.
     pub fn to_device(&self, device: Device) -> Result<Tensor, RuntimeError> {
         if self.device() == device { Ok(self.clone()) } else { self.deep_copy(device) }

@@ -125,10 +125,11 @@ impl Vm {
         Ok(Vm { id, exe, constants, kernels, packed, config, cpu_level, spare: Mutex::default() })
     }
 
-    /// Kind of the kernels: [`Backend::Host`] if at least one is a function of the host, else [`Backend::Native`].
+    /// Kind of the kernels: [`Backend::Host`] if at least one is a function of the host, else [`Backend::Device`] if at least one
+    /// runs on a device, else [`Backend::Native`].
     pub fn backend(&self) -> Backend {
-        let host = self.kernels.iter().any(|kernel| kernel.backend() == Backend::Host);
-        if host { Backend::Host } else { Backend::Native }
+        let has = |backend| self.kernels.iter().any(|kernel| kernel.backend() == backend);
+        [Backend::Host, Backend::Device].into_iter().find(|it| has(*it)).unwrap_or(Backend::Native)
     }
 
     /// The CPU level whose kernels run; `None` unless the program was compiled for several levels.
