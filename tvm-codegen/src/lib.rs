@@ -4,6 +4,7 @@
 //! [`emit`] returns source, assembly, objects or shared libraries instead.
 
 pub mod c;
+mod cache;
 mod compiled;
 mod cpu;
 pub mod cuda;

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <elf.h>
 
@@ -84,7 +83,6 @@ static void release(ptr at) {
     struct memory *found = *it;
     if ((ptr)(found->base + GUARD) != at) continue;
     check(found);
-    used -= found->len;
     *it = found->next;
     memset(found->base, FREE, found->len + 2 * GUARD);
     free(found->base);
@@ -93,6 +91,12 @@ static void release(ptr at) {
   }
   fprintf(stderr, "fake driver: a free of memory that is not allocated\n");
   abort();
+}
+
+/* The bytes of an allocation are free as soon as the free is in the stream: what is allocated later comes after it there. */
+static void gives_back(ptr at) {
+  for (struct memory *it = memories; it; it = it->next)
+    if ((ptr)(it->base + GUARD) == at) used -= it->len;
 }
 
 /* Modules and functions. */
@@ -151,6 +155,10 @@ static int finish(void) {
 }
 
 static __thread void *current;
+int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = &used; return option("pools", 1) ? 0 : 801; }
+int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
+  return pool == &used && attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID_VALUE;
+}
 int cuDeviceGet(int *device, int i) { *device = i; return i == 0 ? 0 : INVALID_DEVICE; }
 int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
@@ -183,10 +191,16 @@ int cuMemAllocAsync(ptr *at, size_t len, void *stream) { return cuMemAlloc_v2(at
 int cuMemFree_v2(ptr at) {
   enter();
   int code = finish();
+  gives_back(at);
   if (!code) release(at);
   return leave(code);
 }
-int cuMemFreeAsync(ptr at, void *stream) { enter(); queue(RELEASE)->to = at; return leave(fault); }
+int cuMemFreeAsync(ptr at, void *stream) {
+  enter();
+  gives_back(at);
+  queue(RELEASE)->to = at;
+  return leave(fault);
+}
 int cuMemsetD8Async(ptr at, unsigned char byte, size_t len, void *stream) {
   enter();
   struct task *it = queue(SET);
@@ -221,13 +235,14 @@ int cuModuleLoadData(void **module, const void *image) {
   if (memcmp(image, ELFMAG, SELFMAG)) return INVALID_IMAGE;
   /* Section headers are at the end. */
   size_t len = head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
-  int file = memfd_create("module", 0);
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  /* A name of its own: libraries of the same name are the same to the loader. */
+  char path[] = "/tmp/tvm-fake-module-XXXXXX";
+  int file = mkstemp(path);
   if (write(file, image, len) != (ssize_t)len) return INVALID_IMAGE;
   *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!*module) fprintf(stderr, "fake driver: %s\n", dlerror());
   close(file);
+  unlink(path);
   note("load", "", len);
   return *module ? 0 : INVALID_IMAGE;
 }

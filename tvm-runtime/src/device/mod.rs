@@ -19,7 +19,7 @@ pub(crate) use buffer::DeviceBuffer;
 pub(crate) use cuda::{LoadedCode, RawMemory};
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum DeviceKind {
     /// Memory of the host, or of a virtual device.
@@ -30,7 +30,7 @@ pub enum DeviceKind {
 }
 
 /// One device: kind and ordinal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
     /// Kind of device.
     pub kind: DeviceKind,

@@ -57,6 +57,7 @@ impl DeviceImage {
     }
 
     /// The code, followed by a zero.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only a device reads it"))]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

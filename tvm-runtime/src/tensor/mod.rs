@@ -229,6 +229,11 @@ impl Tensor {
         self.storage().as_ptr().wrapping_add(self.0.byte_offset)
     }
 
+    /// True if both are handles to the same tensor.
+    pub(crate) fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Number of handles to this tensor (not to its storage).
     pub(crate) fn handles(&self) -> usize {
         Arc::strong_count(&self.0)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{CUresult, CUstream, is_culib_present};
+use cudarc::driver::sys::{CUmemPool_attribute, CUresult, CUstream, is_culib_present};
 use cudarc::driver::{CudaContext, DriverError, result};
 
 use super::Device;
@@ -73,6 +73,9 @@ impl Gpu {
         }
         let made = guarded(|| {
             let context = CudaContext::new(ordinal)?;
+            if context.has_async_alloc() {
+                keep_memory(&context)?;
+            }
             Ok((context, result::stream::create(result::stream::StreamKind::Default)?))
         });
         let (context, stream) = made.map_err(|err| fail(err.text()))?;
@@ -136,6 +139,16 @@ impl Gpu {
         // SAFETY: the stream lives as long as the process.
         self.waits(|| unsafe { result::stream::synchronize(self.stream) })
     }
+}
+
+/// Lets the driver keep what is freed for later allocations, instead of giving it back whenever somebody waits for the device.
+fn keep_memory(context: &CudaContext) -> Result<(), DriverError> {
+    let mut most = u64::MAX;
+    let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: the device is that of the context.
+    let pool = unsafe { result::device::get_default_mem_pool(context.cu_device()) }?;
+    // SAFETY: the value of this attribute is a `u64`.
+    unsafe { result::mem_pool::set_attribute(pool, attribute, (&raw mut most).cast()) }
 }
 
 /// Why a call of the driver failed.
