@@ -177,7 +177,6 @@ int cuCtxSetCurrent(void *context) { current = context; return fault; }
 int cuCtxGetCurrent(void **context) { *context = current; return fault; }
 int cuCtxSynchronize(void) { enter(); return leave(finish()); }
 int cuStreamCreate(void **stream, unsigned flags) { *stream = &first; return flags == 0 && current ? 0 : INVALID_VALUE; }
-int cuStreamSynchronize(void *stream) { enter(); return leave(finish()); }
 
 int cuMemAlloc_v2(ptr *at, size_t len) {
   enter();

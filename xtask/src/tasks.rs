@@ -80,9 +80,29 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
     steps.cargo("cuda compiles", &[], &["check", "--workspace", "--all-targets", "--features", "cuda"])?;
+    // On a fake driver, with kernels that run on the CPU.
+    let cuda = [
+        "test",
+        "-p",
+        "tvm",
+        "-p",
+        "tvm-runtime",
+        "--features",
+        "cuda",
+        "--test",
+        "cuda",
+        "--test",
+        "cuda_driver",
+    ];
+    steps.cargo("tests, cuda", &[], &cuda)?;
     steps.cargo("tests", &[], &["test", "--workspace", "--features", "rayon"])?;
     for example in ["quickstart", "relay_list", "custom_pass"] {
         steps.cargo(example, &[], &["run", "--quiet", "--example", example])?;
+    }
+    // Without a GPU they run on the CPU.
+    for example in ["quickstart", "gpu_matmul"] {
+        let run = ["run", "--quiet", "--features", "cuda", "--example", example];
+        steps.cargo(&format!("{example}, cuda"), &[], &run)?;
     }
     // They check what they find, and say `SKIPPED` where there is no model.
     for example in ["voice_activity", "file_type", "semantic_search"] {

@@ -134,10 +134,9 @@ impl Gpu {
         Ok(res)
     }
 
-    /// Waits until the device has done everything that was launched.
+    /// Waits until the device has done everything that this process gave it, in whatever stream.
     pub(super) fn synchronize(&self) -> Result<(), RuntimeError> {
-        // SAFETY: the stream lives as long as the process.
-        self.waits(|| unsafe { result::stream::synchronize(self.stream) })
+        self.waits(|| self.context.synchronize())
     }
 }
 
