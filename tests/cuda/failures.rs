@@ -1,6 +1,7 @@
 //! What cannot be run is an error with the name of the kernel or of the device.
 
 use tvm::prelude::*;
+use tvm::{In, Out};
 
 use super::child::{on_gpu, without_gpu};
 
@@ -96,5 +97,58 @@ fn arguments_that_do_not_fit() {
         let mut there = there(Device::cuda(0));
         let err = kernel.call(&[1.0f32], &mut there).unwrap_err();
         assert!(matches!(err, RuntimeError::NotOnHost { .. }), "{err}");
+    });
+}
+
+/// The extents of a launch depend on those of the arguments.
+#[prim_func]
+fn tall(x: &Tensor<u8, n>, y: &mut Tensor<u8, n>) {
+    #[bind("blockIdx.y")]
+    for i in 0..n {
+        y[[i]] = x[[i]];
+    }
+}
+
+#[prim_func]
+fn wide(x: &Tensor<u8, n>, y: &mut Tensor<u8, n>) {
+    #[bind("threadIdx.x")]
+    for i in 0..n {
+        y[[i]] = x[[i]];
+    }
+}
+
+#[test]
+fn launches_that_are_too_large() {
+    on_gpu("failures::launches_that_are_too_large", "", || {
+        let call = |kernel: &CompiledFn<(In<u8, 1>, Out<u8, 1>)>, n: usize| {
+            let (x, mut y) = (vec![7u8; n], vec![0u8; n]);
+            kernel.call(&x, &mut y).map(|()| assert_eq!(x, y))
+        };
+        let (tall, wide) = (tall::compile(&Target::cuda()).unwrap(), wide::compile(&Target::cuda()).unwrap());
+        call(&tall, 65_535).unwrap();
+        let err = call(&tall, 65_536).unwrap_err();
+        assert!(matches!(err, RuntimeError::Assert { .. }), "{err}");
+        let expected =
+            "`tall`: assertion failed: a GPU runs at most 65535 iterations of a loop over blockIdx.y";
+        assert!(err.to_string().starts_with(expected), "{err}");
+        call(&wide, 1024).unwrap();
+        let err = call(&wide, 1025).unwrap_err().to_string();
+        assert!(err.starts_with("`wide`: assertion failed: a GPU runs at most 1024"), "{err}");
+    });
+}
+
+#[test]
+fn what_does_not_fit_a_block_is_not_compiled() {
+    #[prim_func]
+    fn block(x: &Tensor<f32, 2048>, y: &mut Tensor<f32, 2048>) {
+        #[bind("threadIdx.x")]
+        for i in 0..2048 {
+            y[[i]] = x[[i]];
+        }
+    }
+    on_gpu("failures::what_does_not_fit_a_block_is_not_compiled", "", || {
+        let err = block::compile(&Target::cuda()).unwrap_err().to_string();
+        assert!(err.contains("threadIdx.x has 2048 values in this kernel, sm_80 has at most 1024"), "{err}");
+        assert!(err.contains("split"), "{err}");
     });
 }

@@ -7,6 +7,7 @@
 //! TVM counterpart: `CUDAModuleNode`, `CUDAWrappedFunc`, `LaunchParamConfig`.
 
 mod plan;
+mod plans;
 mod program;
 
 pub use plan::{Argument, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step};

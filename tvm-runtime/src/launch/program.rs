@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::plans::Plans;
 use super::{Argument, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step};
 use crate::abi::{DLTensor, KernelArg};
 use crate::device::{Device, DeviceKind, LoadedCode, RawMemory};
@@ -93,6 +94,7 @@ pub struct DeviceProgram {
     kernels: Vec<usize>,
     failures: Arc<[KernelFailure]>,
     plan: Box<Plan>,
+    plans: Plans,
 }
 
 /// An argument of a call.
@@ -105,14 +107,15 @@ struct Operand<'a> {
 
 impl DeviceProgram {
     /// Makes a program from code, the numbers of its kernels among [`DeviceImage::symbols`], what the numbers of failed
-    /// assertions mean (the first is number 1), and a function that plans a call.
+    /// assertions mean (the first is number 1), and a function that plans a call. A plan is kept for calls with the
+    /// same arguments.
     pub fn new(
         image: Arc<DeviceImage>,
         kernels: Vec<usize>,
         failures: Arc<[KernelFailure]>,
         plan: impl Fn(&[LaunchArg<'_>]) -> Result<LaunchPlan, LaunchError> + Send + Sync + 'static,
     ) -> DeviceProgram {
-        DeviceProgram { image, kernels, failures, plan: Box::new(plan) }
+        DeviceProgram { image, kernels, failures, plan: Box::new(plan), plans: Plans::default() }
     }
 
     /// The code.
@@ -147,7 +150,7 @@ impl DeviceProgram {
             operands.push(operand);
             args.push(arg);
         }
-        let plan = (self.plan)(&args).map_err(|err| err.error(sig))?;
+        let plan = self.plans.get(&args, &*self.plan).map_err(|err| err.error(sig))?;
         if plan.steps.is_empty() {
             return Ok(());
         }

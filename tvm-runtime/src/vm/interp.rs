@@ -300,8 +300,11 @@ impl<'a> Run<'a> {
         let regs = &self.ws.regs[self.base..];
         let values = args.iter().map(|reg| &regs[reg.index()]);
         let options = CallOptions { pool: self.options.pool.or(vm.config.pool.as_deref()), ..self.options };
-        let res = kernel.call_values(values, self.writer, options);
+        let mut res = kernel.call_values(values, self.writer, options);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+            // The call of a kernel on a device does not wait for it.
+            let device = args.iter().find_map(|reg| regs[reg.index()].as_tensor()).map(Tensor::device);
+            res = res.and_then(|()| device.map_or(Ok(()), Device::synchronize));
             let values = args.iter().map(|reg| &regs[reg.index()]);
             profile.add(ProfileKind::Kernel, kernel.name(), start, values);
         }
