@@ -59,7 +59,7 @@ fn a_graph_runs_on_the_device() {
         for n in [1i64, 4, 4, 0, 7] {
             let data: Vec<f32> = (0..3 * n).map(|i| i as f32 * 0.25 - 1.0).collect();
             let x = tensor(&data, &[n, 3]);
-            let [got, want] = [&there, &here].map(|vm| vm.invoke("main", &[x.clone()]).unwrap());
+            let [got, want] = [&there, &here].map(|vm| vm.invoke("main", std::slice::from_ref(&x)).unwrap());
             assert_eq!(got.as_tensor().unwrap().device(), Device::cuda(0), "results stay there");
             assert_close(&floats(&got), &floats(&want));
             // An argument on the device is not copied.
@@ -94,7 +94,7 @@ fn a_workspace_reuses_memory() {
         let mut workspace = tvm::runtime::vm::Workspace::new();
         let x = tensor(&[1.0; 12], &[4, 3]);
         let mut run = || {
-            let result = vm.invoke_in(&mut workspace, "main", &[x.clone()]).unwrap();
+            let result = vm.invoke_in(&mut workspace, "main", std::slice::from_ref(&x)).unwrap();
             let floats = floats(&result);
             workspace.recycle(result);
             floats

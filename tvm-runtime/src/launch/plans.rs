@@ -10,7 +10,6 @@ use crate::tensor::Shape;
 const MOST: usize = 8;
 
 /// A [`LaunchArg`] that owns its shape.
-#[derive(PartialEq)]
 enum Key {
     Tensor(Shape, DataType),
     Int(i64),
@@ -39,9 +38,11 @@ impl Key {
     }
 }
 
+type Entry = (Box<[Key]>, Arc<LaunchPlan>);
+
 /// Plans, the last one that was used at the end.
 #[derive(Default)]
-pub(super) struct Plans(Mutex<Vec<(Box<[Key]>, Arc<LaunchPlan>)>>);
+pub(super) struct Plans(Mutex<Vec<Entry>>);
 
 impl Plans {
     /// The plan of a call with these arguments, which `plan` makes if it is not here.

@@ -313,7 +313,7 @@ impl<'a> Run<'a> {
 
     fn packed(&mut self, func: &PackedFunc, name: &str, args: &[Reg]) -> Result<Value, RuntimeError> {
         let mut args = self.collect(&[], args)?;
-        self.to_host(&mut args)?;
+        self.move_to_host(&mut args)?;
         let lent = lent::Lent::new(&args);
         let start = self.profile.is_some().then(Instant::now);
         let res = func.call(&args);
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
     }
 
     /// Replaces tensors that are not on the host by copies, for a packed function.
-    fn to_host(&mut self, args: &mut Args) -> Result<(), RuntimeError> {
+    fn move_to_host(&mut self, args: &mut Args) -> Result<(), RuntimeError> {
         for arg in args {
             if let Value::Tensor(tensor) = arg
                 && tensor.device() != Device::cpu()
@@ -344,7 +344,7 @@ impl<'a> Run<'a> {
         let vm = self.vm;
         let (func, name) = (&vm.packed[index], &vm.exe.packed[index]);
         let mut inputs = self.collect(&[], inputs)?;
-        self.to_host(&mut inputs)?;
+        self.move_to_host(&mut inputs)?;
         // Nothing that can be reached through a nested input may be an output.
         inputs.iter().filter(|it| it.as_tensor().is_none()).for_each(lent::revoke);
         let output = |reg: &Reg| self.get(*reg)?.try_tensor(name).cloned();
