@@ -46,15 +46,20 @@ fn driver() -> &'static PathBuf {
 
 /// Runs `body` for the test `name` on the fake GPU, whose driver has these options.
 pub(crate) fn on_gpu(name: &str, options: &str, body: impl FnOnce()) {
-    run(name, options, true, body);
+    run(name, &[(fake_gpu::OPTIONS, options)], true, body);
+}
+
+/// As [`on_gpu`], with other variables in the environment.
+pub(crate) fn on_gpu_with(name: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
+    run(name, variables, true, body);
 }
 
 /// Runs `body` for the test `name` on a machine without a driver.
 pub(crate) fn without_gpu(name: &str, body: impl FnOnce()) {
-    run(name, "", false, body);
+    run(name, &[], false, body);
 }
 
-fn run(name: &str, options: &str, with_driver: bool, body: impl FnOnce()) {
+fn run(name: &str, variables: &[(&str, &str)], with_driver: bool, body: impl FnOnce()) {
     if std::env::var(ROLE).is_ok_and(|it| it == name) {
         set_image_compiler(Some(Arc::new(Emulated)));
         return body();
@@ -63,12 +68,12 @@ fn run(name: &str, options: &str, with_driver: bool, body: impl FnOnce()) {
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", name, "--nocapture"]).env(ROLE, name);
     test.env("TVM_CACHE_DIR", dir.join("cache"));
-    test.env(fake_gpu::OPTIONS, options).env(fake_gpu::LOG, dir.join("log"));
+    test.env(fake_gpu::LOG, dir.join("log")).envs(variables.iter().copied());
     test.env("LD_LIBRARY_PATH", if with_driver { driver() } else { &dir });
     let output = test.output().unwrap();
     let text = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned()).concat();
     let ran = text.contains("1 passed");
-    assert!(output.status.success() && ran, "{name} with the options `{options}`: {}\n{text}", output.status);
+    assert!(output.status.success() && ran, "{name} with {variables:?}: {}\n{text}", output.status);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -3,7 +3,7 @@
 use tvm::prelude::*;
 use tvm::runtime::Backend;
 
-use super::child::{log, on_gpu};
+use super::child::{log, on_gpu, on_gpu_with};
 
 #[prim_func]
 fn scale(x: &Tensor<f32, n>, s: f32, y: &mut Tensor<f32, n>) {
@@ -93,6 +93,31 @@ fn many_threads_call_one_kernel() {
     });
 }
 
+/// Writes as many elements as a float says.
+#[prim_func]
+fn some(s: f32, n_max: f64, y: &mut Tensor<f32, n>) {
+    for i in 0..((s * 2.0).min(n_max as f32) as usize) {
+        y[[i]] = 1.0;
+    }
+}
+
+#[test]
+fn launches_depend_on_floats() {
+    on_gpu("kernels::launches_depend_on_floats", "", || {
+        let some = some::compile(&Target::cuda()).unwrap();
+        for (s, n_max, count) in
+            [(1.75, 9.0, 3), (2.0, 9.0, 4), (9.0, 2.9, 2), (-3.0, 9.0, 0), (f32::NAN, 3.0, 3)]
+        {
+            let (mut y, mut want) = ([0.0f32; 4], [0.0f32; 4]);
+            some.call(s, n_max, &mut y).unwrap();
+            want[..count].fill(1.0);
+            assert_eq!(y, want, "{s}, {n_max}");
+        }
+        let err = some.call(100.0, 1e30, &mut [0.0f32; 4]).unwrap_err();
+        assert!(matches!(err, RuntimeError::OutOfBounds { .. }), "{err}");
+    });
+}
+
 #[test]
 fn failed_assertions_name_the_kernel_and_the_place() {
     on_gpu("kernels::failed_assertions_name_the_kernel_and_the_place", "", || {
@@ -115,14 +140,26 @@ fn failed_assertions_name_the_kernel_and_the_place() {
     });
 }
 
+/// The code for GPUs in the cache.
+fn entries() -> Vec<std::path::PathBuf> {
+    let dir = std::env::var_os("TVM_CACHE_DIR").unwrap();
+    let files = std::fs::read_dir(dir).into_iter().flatten().map(|it| it.unwrap().path());
+    files.filter(|it| it.extension().is_some_and(|it| it == "cubin")).collect()
+}
+
+#[test]
+fn the_cache_can_be_switched_off() {
+    on_gpu_with("kernels::the_cache_can_be_switched_off", &[("TVM_CACHE", "off")], || {
+        let mut y = [0.0f32; 2];
+        scale::compile(&Target::cuda()).unwrap().call(&[1.0f32, 2.0], 3.0, &mut y).unwrap();
+        assert_eq!(y, [3.0, 6.0]);
+        assert_eq!(entries(), <[std::path::PathBuf; 0]>::default());
+    });
+}
+
 #[test]
 fn code_is_compiled_once() {
     on_gpu("kernels::code_is_compiled_once", "", || {
-        let entries = || {
-            let dir = std::env::var_os("TVM_CACHE_DIR").unwrap();
-            let files = std::fs::read_dir(dir).unwrap().map(|it| it.unwrap().path());
-            files.filter(|it| it.extension().is_some_and(|it| it == "cubin")).collect::<Vec<_>>()
-        };
         let call = || {
             let mut y = [0.0f32; 2];
             scale::compile(&Target::cuda()).unwrap().call(&[1.0f32, 2.0], 3.0, &mut y).unwrap();

@@ -162,6 +162,67 @@ fn tensors_in_tuples_are_copied() {
     });
 }
 
+#[prim_func]
+fn add_one(x: &mut Tensor<f32, n>) {
+    for i in 0..n {
+        x[[i]] += 1.0;
+    }
+}
+
+#[relax::func(name = "main")]
+fn in_place(x: Tensor<f32, n>) -> (Tensor<f32, n>, Tensor<f32, n>) {
+    let y = x * 2.0;
+    let z = call_tir_inplace(add_one, (), (y,));
+    (call_tir_inplace(add_one, (), (x,)), z)
+}
+
+#[test]
+fn calls_in_place_leave_arguments_alone() {
+    on_gpu("models::calls_in_place_leave_arguments_alone", "", || {
+        let vm = compile_module(&in_place::module().unwrap(), &Target::cuda()).unwrap();
+        let x = tensor(&[1., 2.], &[2]);
+        let there = Value::from(x.as_tensor().unwrap().to_device(Device::cuda(0)).unwrap());
+        for x in [&x, &there] {
+            let result = vm.invoke("main", std::slice::from_ref(x)).unwrap();
+            let fields = result.as_adt().unwrap().fields();
+            assert_eq!((floats(&fields[0]), floats(&fields[1])), (vec![2., 3.], vec![3., 5.]));
+            assert_eq!(floats(x), [1., 2.]);
+        }
+    });
+}
+
+#[test]
+fn many_threads_call_one_model() {
+    on_gpu("models::many_threads_call_one_model", "", || {
+        let vm = compile_module(&chain::module().unwrap(), &Target::cuda()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let vm = &vm;
+                scope.spawn(move || {
+                    for n in 1..10 {
+                        let x = tensor(&vec![thread as f32; n], &[1, n as i64]);
+                        let result = vm.invoke("main", std::slice::from_ref(&x)).unwrap();
+                        assert_eq!(floats(&result), vec![thread as f32 / 8.0; n]);
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_profile_waits_for_each_kernel() {
+    on_gpu("models::a_profile_waits_for_each_kernel", "fault=1", || {
+        let vm = compile_module(&chain::module().unwrap(), &Target::cuda()).unwrap();
+        let mut profile = tvm::runtime::vm::Profile::default();
+        let x = tensor(&[1.0; 4], &[2, 2]);
+        // Without a wait, the error would come later or not at all.
+        let err = vm.invoke_profiled(&mut profile, "main", std::slice::from_ref(&x)).unwrap_err().to_string();
+        assert!(err.contains("CUDA_ERROR_ILLEGAL_ADDRESS") && err.contains("half"), "{err}");
+        assert_eq!(profile.entries().len(), 1, "{err}");
+    });
+}
+
 #[test]
 fn a_fault_names_the_kernels() {
     on_gpu("models::a_fault_names_the_kernels", "fault=2", || {

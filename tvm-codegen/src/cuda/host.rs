@@ -11,7 +11,7 @@ use tvm_core::ir::{BufferId, VarId};
 use tvm_core::tir::Param;
 use tvm_core::tir::{
     Binary, BinaryOp, DeclBuffer, Failure, For, ForKind, Intrinsic, PrimCall, PrimCallee, PrimExpr, PrimFunc,
-    Stmt, eval_int, wrap_int,
+    Stmt, eval_int, float_to_int, wrap_int,
 };
 use tvm_runtime::abi::pack_dtype;
 use tvm_runtime::{Argument, DataType, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step, Value};
@@ -259,6 +259,13 @@ impl Run<'_> {
         }
     }
 
+    fn float(&mut self, expr: &PrimExpr) -> Result<f64, HostError> {
+        match self.expr(expr)? {
+            Host::Float(value) => Ok(value),
+            Host::Int(_) | Host::Memory(_) => unsupported(format!("`{expr}` as a float")),
+        }
+    }
+
     fn expr(&mut self, expr: &PrimExpr) -> Result<Host, HostError> {
         Ok(match expr {
             PrimExpr::IntImm(it) => Host::Int(it.value),
@@ -272,9 +279,17 @@ impl Run<'_> {
                 Host::Int(value) if it.dtype.is_integer() => {
                     Host::Int(wrap_int(tvm_core::tir::wide_int(value, it.value.dtype()), it.dtype))
                 }
-                Host::Int(value) if it.dtype.is_float() => Host::Float(value as f64),
-                Host::Float(value) if it.dtype == DataType::F32 => Host::Float(f64::from(value as f32)),
-                Host::Float(value) if it.dtype.is_float() => Host::Float(value),
+                Host::Int(value) if it.dtype.is_float() => {
+                    let value = tvm_core::tir::wide_int(value, it.value.dtype());
+                    // Rounded once.
+                    let value =
+                        if it.dtype == DataType::F32 { f64::from(value as f32) } else { value as f64 };
+                    Host::Float(round_to(value, it.dtype))
+                }
+                Host::Float(value) if it.dtype.is_float() => Host::Float(round_to(value, it.dtype)),
+                Host::Float(value) if it.dtype.is_integer() || it.dtype.is_bool() => {
+                    Host::Int(float_to_int(value, it.dtype))
+                }
                 _ => return unsupported(format!("`{expr}`")),
             },
             PrimExpr::Not(it) => Host::Int(i64::from(self.int(&it.value)? == 0)),
@@ -322,6 +337,21 @@ impl Run<'_> {
             BinaryOp::Sub => a - b,
             BinaryOp::Mul => a * b,
             BinaryOp::Div => a / b,
+            // NaN where either is; the first of equals.
+            BinaryOp::Min => {
+                if b < a || b.is_nan() {
+                    b
+                } else {
+                    a
+                }
+            }
+            BinaryOp::Max => {
+                if b > a || b.is_nan() {
+                    b
+                } else {
+                    a
+                }
+            }
             BinaryOp::Eq => return Ok(Host::Int((a == b).into())),
             BinaryOp::Ne => return Ok(Host::Int((a != b).into())),
             BinaryOp::Lt => return Ok(Host::Int((a < b).into())),
@@ -330,13 +360,15 @@ impl Run<'_> {
             BinaryOp::Ge => return Ok(Host::Int((a >= b).into())),
             _ => return unsupported(format!("`{expr}`")),
         };
-        Ok(Host::Float(if it.a.dtype() == DataType::F32 { f64::from(value as f32) } else { value }))
+        Ok(Host::Float(round_to(value, it.a.dtype())))
     }
 
     fn call(&mut self, it: &PrimCall, expr: &PrimExpr) -> Result<Host, HostError> {
         let PrimCallee::Intrinsic(intrinsic) = it.callee else { return unsupported(format!("`{expr}`")) };
         match (intrinsic, &*it.args) {
             (Intrinsic::Likely, [value]) => self.expr(value),
+            (Intrinsic::IsNan, [value]) => Ok(Host::Int(self.float(value)?.is_nan().into())),
+            (Intrinsic::IsInf, [value]) => Ok(Host::Int(self.float(value)?.is_infinite().into())),
             (Intrinsic::IfThenElse, [condition, a, b]) => {
                 let holds = self.int(condition)? != 0;
                 self.expr(if holds { a } else { b })
@@ -383,6 +415,16 @@ fn kernels_in(stmt: &Stmt) -> usize {
 
 fn too_large(name: &str, extent: i64) -> HostError {
     HostError::TooLarge { name: name.to_string(), extent }
+}
+
+/// `value` as a number of type `dtype`.
+fn round_to(value: f64, dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F32 => f64::from(value as f32),
+        DataType::F16 => half::f16::from_f64(value).to_f64(),
+        DataType::BF16 => half::bf16::from_f64(value).to_f64(),
+        _ => value,
+    }
 }
 
 /// The bits of `value` as a number of type `dtype`.
