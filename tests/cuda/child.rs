@@ -4,28 +4,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use tvm::codegen::CodegenError;
-use tvm::codegen::cuda::{CudaSource, ImageCompiler, ImageOptions, set_image_compiler};
+use tvm::codegen::cuda::set_image_compiler;
 use tvm_testing::fake_gpu;
+
+use super::emulated::Emulated;
 
 /// Environment variable of the child: the name of the test that it runs.
 const ROLE: &str = "TVM_TEST_ON_FAKE_GPU";
-
-/// Compiles kernels for the CPU.
-struct Emulated;
-
-impl ImageCompiler for Emulated {
-    fn version(&self) -> Result<String, CodegenError> {
-        Ok("the emulator".into())
-    }
-
-    fn compile(&self, source: &CudaSource, _: &ImageOptions) -> Result<Vec<u8>, CodegenError> {
-        let kernels = source.programs.iter().flat_map(|it| &it.kernels);
-        let kernels: Vec<_> = kernels.map(|it| (it.name.clone(), it.has_barriers())).collect();
-        let fail = |message| CodegenError::Target { target: "the emulator".into(), message };
-        fake_gpu::compile(&source.text, &kernels).map_err(fail)
-    }
-}
 
 /// A folder that is removed when the process ends well.
 fn folder(name: &str) -> PathBuf {
