@@ -12,7 +12,7 @@ use super::emulated::Emulated;
 /// Environment variable of the child: the name of the test that it runs.
 const ROLE: &str = "TVM_TEST_ON_FAKE_GPU";
 
-/// A folder that is removed when the process ends well.
+/// A folder of the test `name`, which is removed when the test ends well.
 fn folder(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("tvm-test-cuda-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -23,7 +23,8 @@ fn folder(name: &str) -> PathBuf {
 fn driver() -> &'static PathBuf {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
-        let dir = folder("driver");
+        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fake_gpu");
+        std::fs::create_dir_all(&dir).unwrap();
         fake_gpu::write_driver(&dir).unwrap();
         dir
     })
@@ -50,6 +51,12 @@ fn run(name: &str, variables: &[(&str, &str)], with_driver: bool, body: impl FnO
         return body();
     }
     let dir = folder(&name.replace(':', "-"));
+    if !with_driver {
+        // The loader finds these before a driver of the machine, and does not load them.
+        for file in ["libcuda.so", "libcuda.so.1"] {
+            std::fs::write(dir.join(file), "no library").unwrap();
+        }
+    }
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", name, "--nocapture"]).env(ROLE, name);
     test.env("TVM_CACHE_DIR", dir.join("cache"));

@@ -67,7 +67,8 @@ fn run_with((role, options, old): (&str, &str, bool)) {
 /// Compiles a shared library in `dir`.
 fn compile(source: &Path, flags: &[&str], dir: &Path) {
     let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-w", "-O1"]).args(flags).arg(source).current_dir(dir);
+    let always = ["-shared", "-fPIC", "-w", "-O1", "-pthread"];
+    cc.args(always).args(flags).arg(source).arg("-ldl").current_dir(dir);
     assert!(cc.status().expect("`cc` runs").success());
 }
 

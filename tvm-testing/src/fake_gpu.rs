@@ -23,7 +23,7 @@ pub fn write_driver(dir: &Path) -> Result<(), String> {
     let source = dir.join("fake_cuda.c");
     std::fs::write(&source, DRIVER).map_err(|err| err.to_string())?;
     let flags = ["-shared", "-fPIC", "-w", "-O1", "-pthread"];
-    run(Command::new("cc").args(flags).arg("-o").arg(dir.join("libcuda.so")).arg(source))
+    run(Command::new("cc").args(flags).arg("-o").arg(dir.join("libcuda.so")).arg(source).arg("-ldl"))
 }
 
 /// Compiles CUDA C to a module of the driver, whose kernels the CPU runs. `kernels` are their names, and whether threads of a

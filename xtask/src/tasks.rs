@@ -128,7 +128,7 @@ fn models_on_a_fake_gpu(steps: &mut Steps) -> Result<(), String> {
         std::fs::create_dir_all(&dir).map_err(|err| err.to_string())?;
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-fPIC", "-w", "-O1", "-pthread", "-o"]).arg(dir.join("libcuda.so"));
-        run(cc.arg("tvm-runtime/tests/fake_cuda.c").current_dir(workspace_root()), "cc")
+        run(cc.args(["tvm-runtime/tests/fake_cuda.c", "-ldl"]).current_dir(workspace_root()), "cc")
     })?;
     let dir = dir.display().to_string();
     let env = [("LD_LIBRARY_PATH", &*dir), ("TVM_TEST_FAKE_GPU", "1")];
