@@ -1,12 +1,14 @@
 //! Handwritten digits: a pre-processing kernel written here and an ONNX model, compiled together and called with types.
 //!
-//! `cargo run --release --example quickstart` (add `--features llvm` to compile through LLVM)
+//! `cargo run --release --example quickstart` (add `--features llvm` to compile through LLVM, `--features cuda` to run on a GPU where
+//! there is one)
 #![allow(clippy::print_stdout, reason = "an example talks to the terminal")]
 
 use std::path::Path;
 use std::time::Instant;
 
 use ndarray::{Array3, ArrayView3, Axis};
+use tvm::BestTarget;
 use tvm::codegen::{compile_module, resolve};
 use tvm::prelude::*;
 
@@ -36,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     let model = tvm::onnx::import_file(data.join("digits_cnn/model.onnx"), &Default::default())?;
     let module = classify::extend(model)?;
-    let target = resolve(&Target::host());
+    let target = choose();
     let vm = compile_module(&module, &target)?;
     println!("compiled for {target} in {:.2} s", start.elapsed().as_secs_f64());
 
@@ -65,6 +67,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err(format!("accuracy {accuracy} is below 0.97").into());
     }
     Ok(())
+}
+
+/// The CPU; with the feature `cuda`, a GPU if there is one.
+fn choose() -> Target {
+    if !cfg!(feature = "cuda") {
+        return resolve(&Target::host());
+    }
+    let BestTarget { target, no_gpu } = BestTarget::find();
+    if let Some(reason) = no_gpu {
+        println!("no GPU: {reason}; running on the CPU");
+    }
+    target
 }
 
 /// Index of the largest score.

@@ -61,7 +61,7 @@ pub use model::{
     Outputs, RunOptions, TensorInfo,
 };
 pub use tvm_codegen as codegen;
-pub use tvm_codegen::Report;
+pub use tvm_codegen::{BestTarget, Report};
 pub use tvm_core::pass::Precision;
 pub use tvm_core::{arith, dlight, ir, pass, pipeline, script, target, te, tir, topi};
 #[doc(inline)]

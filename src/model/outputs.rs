@@ -4,12 +4,12 @@ use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 
-use tvm_runtime::{Tensor, Value};
+use tvm_runtime::{Device, Tensor, Value};
 
 use super::ModelError;
 use super::info::TensorInfo;
 
-/// The outputs of a call, in the order of the model.
+/// The outputs of a call, in the order of the model, on the host.
 ///
 /// `outputs[0]` and `outputs["logits"]` are the tensors; as for a `Vec`, there must be such an output. [`Outputs::get`]
 /// returns an error where there is none. `for tensor in outputs` takes all of them.
@@ -44,7 +44,7 @@ impl Outputs {
             single => vec![single],
         };
         let tensor = |(i, value): (usize, Value)| match value {
-            Value::Tensor(tensor) => Ok(Some(tensor)),
+            Value::Tensor(tensor) => Ok(Some(tensor.to_device(Device::cpu())?)),
             other => {
                 let output = infos.get(i).map_or_else(|| i.to_string(), |info| info.name.clone());
                 Err(ModelError::OutputKind { output, got: other.kind() })

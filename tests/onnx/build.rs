@@ -1,6 +1,7 @@
 //! Construction of small models, field by field, and running of models.
 
 use tvm_codegen::compile_module;
+use tvm_codegen::cuda::set_image_compiler;
 use tvm_core::target::Target;
 use tvm_onnx::proto::{
     AttributeProto, AttributeType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -8,7 +9,9 @@ use tvm_onnx::proto::{
 };
 use tvm_onnx::{ImportOptions, OnnxError, dtype_to_onnx, import_proto};
 use tvm_runtime::vm::Vm;
-use tvm_runtime::{DataType, Tensor, Value};
+use tvm_runtime::{DataType, Device, Tensor, Value};
+
+use super::emulated::Emulated;
 
 /// A model with one graph `g` in version `opset` of the operator set.
 pub(crate) fn model(opset: i64, nodes: Vec<NodeProto>) -> ModelProto {
@@ -198,8 +201,13 @@ fn import_other_types(model: &ModelProto, options: &ImportOptions) {
     }
 }
 
-/// All executors of this build.
+/// All executors of this build; on [the fake GPU](super::emulated), that alone.
 pub(crate) fn targets() -> Vec<Target> {
+    if std::env::var_os("TVM_TEST_FAKE_GPU").is_some() {
+        set_image_compiler(Some(std::sync::Arc::new(Emulated)));
+        assert!(Device::cuda(0).exists(), "{:?}", Device::cuda(0).properties());
+        return vec![Target::cuda()];
+    }
     let llvm = cfg!(feature = "llvm").then(Target::llvm);
     [Target::interpreter(), Target::c()].into_iter().chain(llvm).collect()
 }
@@ -208,10 +216,14 @@ pub(crate) fn targets() -> Vec<Target> {
 pub(crate) fn run(vm: &Vm, inputs: &[Tensor]) -> Vec<Tensor> {
     let args: Vec<Value> = inputs.iter().map(Value::from).collect();
     match vm.invoke("main", &args).unwrap() {
-        Value::Tensor(tensor) => vec![tensor],
-        Value::Adt(tuple) => tuple.fields().iter().map(|it| it.as_tensor().unwrap().clone()).collect(),
+        Value::Tensor(tensor) => vec![on_host(&tensor)],
+        Value::Adt(tuple) => tuple.fields().iter().map(|it| on_host(it.as_tensor().unwrap())).collect(),
         other => panic!("{other:?}"),
     }
+}
+
+fn on_host(tensor: &Tensor) -> Tensor {
+    tensor.to_device(Device::cpu()).unwrap()
 }
 
 /// Asserts that two tensors have the same type and nearly equal elements.

@@ -6,6 +6,8 @@ mod attention;
 mod build;
 mod control;
 mod einsum;
+#[path = "../cuda/emulated.rs"]
+mod emulated;
 mod errors;
 mod extensions;
 mod fused_attention;

@@ -22,6 +22,8 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ("tvm-runtime/src/call", "the typed call: views become raw kernel arguments"),
     ("tvm-runtime/src/context", "per-call state handed to kernels as a raw pointer"),
     ("tvm-runtime/src/thread_pool", "kernels' parallel loops call back through a C function pointer"),
+    ("tvm-runtime/src/launch", "raw arguments of a call become addresses on a device"),
+    ("tvm-runtime/tests/cuda_driver", "a kernel is made of code that the test itself compiled"),
     ("tvm-runtime/src/trust", "promises that only the caller can make"),
     ("tvm-runtime/src/module", "kernels are looked up in loaded libraries"),
     ("tvm-core/src/script/c_function", "types of C functions, which nothing calls there"),

@@ -14,7 +14,7 @@ use tvm_core::target::Target;
 use tvm_onnx::{DimOption, ImportOptions, ModelFile};
 use tvm_runtime::artifact::{ArtifactError, ArtifactInfo};
 use tvm_runtime::vm::{CallOptions, Executable, ValueType, Vm, VmConfig};
-use tvm_runtime::{RuntimeError, Tensor, ThreadPool, Value, WorkerPool};
+use tvm_runtime::{Device, RuntimeError, Tensor, ThreadPool, Value, WorkerPool};
 
 use crate::data;
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub(crate) struct Model {
 /// Options for reading and compiling a model.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Target to compile for: host, c, llvm, interpreter or cuda (source only), optionally followed by options such as -cpu=…; -cpu=x86-64,x86-64-v3,x86-64-v4
+    /// Target to compile for: host, c, llvm, interpreter or cuda, optionally followed by options such as -cpu=…; -cpu=x86-64,x86-64-v3,x86-64-v4
     /// compiles kernels for several levels of x86-64, and the machine that runs them takes the highest one that it has.
     #[arg(long, default_value = "host")]
     pub(crate) target: Target,
@@ -329,12 +329,12 @@ impl Model {
     }
 }
 
-/// The tensors in a result.
+/// The tensors in a result, on the host.
 pub(crate) fn tensors(result: Value) -> Result<Vec<Tensor>, Error> {
     match result {
-        Value::Tensor(tensor) => Ok(vec![tensor]),
+        Value::Tensor(tensor) => Ok(vec![tensor.to_device(Device::cpu())?]),
         Value::Adt(tuple) => {
-            let field = |it: &Value| Ok(it.try_tensor("an output")?.clone());
+            let field = |it: &Value| Ok(it.try_tensor("an output")?.to_device(Device::cpu())?);
             tuple.fields().iter().map(field).collect()
         }
         other => Err(Error::failed(format!("the result is {}, expected tensors", other.kind()))),

@@ -1,9 +1,11 @@
-//! Code generation: compiles tensor programs to kernels through C or LLVM, or prepares them for the interpreter.
+//! Code generation: compiles tensor programs to kernels through C, LLVM or CUDA C, or prepares them for the interpreter.
 //!
 //! [`build`] and [`compile`] lower programs, generate code for a [`Target`](tvm_core::target::Target) and load it;
 //! [`emit`] returns source, assembly, objects or shared libraries instead.
 
+mod best;
 pub mod c;
+mod cache;
 mod compiled;
 mod cpu;
 pub mod cuda;
@@ -16,6 +18,7 @@ mod parts;
 mod position;
 mod report;
 
+pub use best::BestTarget;
 pub use compiled::{Compiled, FunctionIo, Io, KernelUnit, compile_module, export_module};
 pub use cpu::cpu_features;
 pub use driver::{build, compile, emit, emit_lowered, emit_parts, lowered, resolve, signatures};

@@ -334,6 +334,28 @@ pub enum RuntimeError {
         /// Message of the driver or of the device layer.
         message: String,
     },
+    /// A kernel could not be launched on a device.
+    #[error("`{func}` cannot be launched: {message}")]
+    Launch {
+        /// Kernel concerned.
+        func: Arc<str>,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// A kernel failed while it ran on a device: it accessed memory that it does not have, for example. This process cannot use
+    /// the device any more.
+    #[error(
+        "{device}: {message} in {}; this process cannot use the device any more\n  help: start it again; with CUDA_LAUNCH_BLOCKING=1 the error names the one kernel that failed", one_of(.kernels)
+    )]
+    DeviceFault {
+        /// Device concerned.
+        device: Device,
+        /// The kernels that may have failed: those that were launched since the device was last known to be well, the last one at
+        /// the end.
+        kernels: Vec<Arc<str>>,
+        /// What the driver reports.
+        message: String,
+    },
     /// A function body or kernel panicked.
     #[error("`{func}` panicked: {message}")]
     Panicked {
@@ -521,6 +543,16 @@ fn message_note(message: &Option<Arc<str>>) -> String {
 /// The CPU levels of a program, for an error message.
 fn levels(has: &[String]) -> String {
     if has.is_empty() { "it was compiled for one CPU".into() } else { format!("it has {}", quoted(has)) }
+}
+
+/// The kernels that may have caused a fault.
+fn one_of(kernels: &[Arc<str>]) -> String {
+    let names: Vec<String> = kernels.iter().map(|name| format!("`{name}`")).collect();
+    match &names[..] {
+        [] => "a kernel of this process".into(),
+        [name] => format!("the kernel {name}"),
+        names => format!("one of the kernels {}", names.join(", ")),
+    }
 }
 
 fn quoted(names: &[String]) -> String {

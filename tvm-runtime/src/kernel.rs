@@ -1,4 +1,4 @@
-//! Kernels: a signature and an entry point, which is native code or a host function.
+//! Kernels: a signature and an entry point, which is native code, a host function, or a program for a device.
 //!
 //! TVM counterpart: a `PackedFunc` made from a `PrimFunc`. A native kernel checks its arguments itself and reports a
 //! [`Status`](crate::abi::Status); here the status becomes an error that names the parameter.
@@ -16,6 +16,7 @@ use crate::context::{take_failure, with_context};
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
 use crate::host_arg::{HostArg, with_host_args, with_raw_args};
+use crate::launch::DeviceProgram;
 use crate::status;
 use crate::thread_pool::{ThreadPool, panic_message};
 use crate::vm::{CallOptions, CancelToken};
@@ -128,6 +129,8 @@ pub enum Backend {
     Native,
     /// A function of the host: the reference interpreter, if the program was compiled for it.
     Host,
+    /// Kernels of a GPU.
+    Device,
 }
 
 impl fmt::Display for Backend {
@@ -135,6 +138,7 @@ impl fmt::Display for Backend {
         f.write_str(match self {
             Backend::Native => "native code",
             Backend::Host => "interpreter",
+            Backend::Device => "kernels of a GPU",
         })
     }
 }
@@ -142,6 +146,7 @@ impl fmt::Display for Backend {
 enum Entry {
     Native { func: KernelFn, keep: Arc<dyn Any + Send + Sync> },
     Host(Box<HostFn>),
+    Device(DeviceProgram),
 }
 
 struct Inner {
@@ -161,6 +166,15 @@ impl Kernel {
     /// within the extents that it checked), may run in several threads at once, and is valid while `library` lives.
     pub unsafe fn native(sig: KernelSig, func: KernelFn, library: Arc<dyn Any + Send + Sync>) -> Kernel {
         Kernel(Arc::new(Inner { sig, entry: Entry::Native { func, keep: library } }))
+    }
+
+    /// Makes a kernel from code for a device.
+    ///
+    /// # Safety
+    /// Called with arguments that its plan accepts, the program does what `sig` says: it reads inputs and writes only outputs,
+    /// all within the extents that the plan checked; the plan passes each kernel the parameters that it takes.
+    pub unsafe fn device(sig: KernelSig, program: DeviceProgram) -> Kernel {
+        Kernel(Arc::new(Inner { sig, entry: Entry::Device(program) }))
     }
 
     /// Makes a kernel from a Rust function. Element types, ranks and constant extents are checked before it is called, and
@@ -199,7 +213,13 @@ impl Kernel {
         match self.0.entry {
             Entry::Native { .. } => Backend::Native,
             Entry::Host(_) => Backend::Host,
+            Entry::Device(_) => Backend::Device,
         }
+    }
+
+    /// The code and the launches of a kernel that runs on a device.
+    pub fn device_program(&self) -> Option<&DeviceProgram> {
+        if let Entry::Device(program) = &self.0.entry { Some(program) } else { None }
     }
 
     /// True if the kernel is machine code.
@@ -207,11 +227,11 @@ impl Kernel {
         matches!(self.0.entry, Entry::Native { .. })
     }
 
-    /// The library that holds the code of a native kernel; `None` for a host function.
+    /// The library that holds the code of a native kernel; `None` for other kernels.
     pub fn library(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         match &self.0.entry {
             Entry::Native { keep, .. } => Some(keep),
-            Entry::Host(_) => None,
+            Entry::Host(_) | Entry::Device(_) => None,
         }
     }
 
@@ -266,6 +286,8 @@ impl Kernel {
                     Err(RuntimeError::Panicked { func: self.name().into(), message: panic_message(&*panic) })
                 })
             }
+            // SAFETY: the caller promises valid arguments of the signature's kinds.
+            Entry::Device(program) => unsafe { program.call(&self.0.sig, args) },
         }
     }
 
@@ -291,7 +313,12 @@ impl Kernel {
 
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", if self.is_native() { "native" } else { "host" }, self.0.sig)
+        let kind = match self.backend() {
+            Backend::Native => "native",
+            Backend::Host => "host",
+            Backend::Device => "device",
+        };
+        write!(f, "{kind} {}", self.0.sig)
     }
 }
 

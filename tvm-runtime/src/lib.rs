@@ -8,6 +8,7 @@
 //! - [`include_model!`], [`LinkedModel`]: models that a build script compiled into the application; [`include_kernel!`]: kernels.
 //! - [`PackedFunc`]: functions of the application that programs call by name; [`RuntimeModule`]: such functions of an
 //!   external code generator, which artifacts carry.
+//! - [`Device`]: where tensors are; [`DeviceProgram`]: kernels that run on a GPU, and how they are launched.
 //! - [`ThreadPool`]: runs parallel loops.
 //!
 //! ```no_run
@@ -40,6 +41,7 @@ mod dtype;
 mod error;
 mod host_arg;
 mod kernel;
+mod launch;
 mod model;
 mod module;
 mod packed;
@@ -63,6 +65,9 @@ pub use error::RuntimeError;
 pub use half;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};
 pub use kernel::{Backend, DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
+pub use launch::{
+    Argument, CodeFormat, DeviceImage, DeviceProgram, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step,
+};
 #[doc(hidden)]
 pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};

@@ -1,32 +1,279 @@
 // A CUDA driver whose one device is host memory, for machines without a GPU.
-// BROKEN=1: no device; BROKEN=2: most symbols are missing.
+//
+// Kernels are those of a shared library: an image is such a library, which has for each kernel NAME the function
+// tvm_emulated_NAME(values, extents) and the number tvm_emulated_params_NAME. Work is done as late as the driver may do it:
+// launches, fills and frees in a stream are queued until a call that waits. Writes beside an allocation abort the process.
+//
+// Options are in the environment variable TVM_FAKE_CUDA, as "name=number" separated by spaces: init (result of cuInit), memory
+// (bytes of the device), pools (0: no allocation in streams), load (result of cuModuleLoadData), launch (result of
+// cuLaunchKernel), version (of the driver), fault (number of the launch, from 1, that accesses memory that it does not have).
+// TVM_FAKE_CUDA_LOG names a file to which each launch, load, copy and allocation adds a line.
+//
+// -DOLD leaves out most functions.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <elf.h>
+
 typedef uint64_t ptr;
-#if BROKEN == 1
-int cuInit(unsigned f) { return 100; }
-#else
-int cuInit(unsigned f) { return 0; }
-#endif
-int cuGetErrorString(int e, const char **s) { *s = "fake error"; return 0; }
-int cuGetErrorName(int e, const char **s) { *s = "FAKE"; return 0; }
-#if BROKEN != 2
-static void *current;
-int cuDeviceGet(int *d, int i) { *d = i; return i == 0 ? 0 : 101; }
-int cuDeviceGetCount(int *n) { *n = 1; return 0; }
-int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : a == 76 ? 0 : a == 16 ? 132 : 0; return 0; }
-int cuDeviceGetName(char *s, int n, int d) { strncpy(s, "Fake GPU", n); return 0; }
-int cuDeviceTotalMem_v2(size_t *b, int d) { *b = 1 << 30; return 0; }
-int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &current; return 0; }
-int cuDevicePrimaryCtxRelease_v2(int d) { return 0; }
-int cuCtxSetCurrent(void *c) { current = c; return 0; }
-int cuCtxGetCurrent(void **c) { *c = current; return 0; }
-int cuCtxSynchronize(void) { return 0; }
-int cuMemAlloc_v2(ptr *p, size_t n) { if (n > 1 << 30) return 2; *p = (ptr)malloc(n); return 0; }
-int cuMemFree_v2(ptr p) { free((void *)p); return 0; }
-int cuMemsetD8_v2(ptr p, unsigned char v, size_t n) { memset((void *)p, v, n); return 0; }
-int cuMemcpyHtoD_v2(ptr d, const void *s, size_t n) { memcpy((void *)d, s, n); return 0; }
-int cuMemcpyDtoH_v2(void *d, ptr s, size_t n) { memcpy(d, (void *)s, n); return 0; }
-int cuMemcpyDtoD_v2(ptr d, ptr s, size_t n) { memcpy((void *)d, (void *)s, n); return 0; }
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700 };
+
+static long option(const char *name, long otherwise) {
+  const char *all = getenv("TVM_FAKE_CUDA");
+  size_t len = strlen(name);
+  for (; all && *all; all += strcspn(all, " "), all += strspn(all, " "))
+    if (!strncmp(all, name, len) && all[len] == '=') return atol(all + len + 1);
+  return otherwise;
+}
+
+int cuInit(unsigned flags) { return option("init", 0); }
+int cuGetErrorString(int code, const char **text) { *text = "fake error"; return 0; }
+int cuGetErrorName(int code, const char **text) { *text = "FAKE"; return 0; }
+int cuDriverGetVersion(int *version) { *version = option("version", 13000); return 0; }
+
+#ifndef OLD
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void enter(void) { pthread_mutex_lock(&lock); }
+static int leave(int code) { pthread_mutex_unlock(&lock); return code; }
+
+static void note(const char *what, const char *name, long number) {
+  const char *path = getenv("TVM_FAKE_CUDA_LOG");
+  FILE *file = path ? fopen(path, "a") : NULL;
+  if (!file) return;
+  fprintf(file, "%s %s %ld\n", what, name, number);
+  fclose(file);
+}
+
+/* Allocations: bytes, and GUARD bytes on both sides. */
+enum { GUARD = 256, FREE = 0xdd, FILL = 0xff };
+struct memory {
+  struct memory *next;
+  uint8_t *base;
+  size_t len;
+};
+static struct memory *memories;
+static size_t used;
+
+static ptr allocate(size_t len) {
+  struct memory *it = malloc(sizeof *it);
+  it->len = len;
+  it->base = aligned_alloc(GUARD, (len + 3 * GUARD - 1) / GUARD * GUARD);
+  memset(it->base, FILL, len + 2 * GUARD);
+  it->next = memories;
+  memories = it;
+  used += len;
+  return (ptr)(it->base + GUARD);
+}
+
+static void check(const struct memory *it) {
+  for (size_t i = 0; i < GUARD; ++i)
+    if (it->base[i] != FILL || it->base[GUARD + it->len + i] != FILL) {
+      fprintf(stderr, "fake driver: a write beside an allocation of %zu bytes\n", it->len);
+      abort();
+    }
+}
+
+static void release(ptr at) {
+  for (struct memory **it = &memories; *it; it = &(*it)->next) {
+    struct memory *found = *it;
+    if ((ptr)(found->base + GUARD) != at) continue;
+    check(found);
+    *it = found->next;
+    memset(found->base, FREE, found->len + 2 * GUARD);
+    free(found->base);
+    free(found);
+    return;
+  }
+  fprintf(stderr, "fake driver: a free of memory that is not allocated\n");
+  abort();
+}
+
+/* The bytes of an allocation are free as soon as the free is in the stream: what is allocated later comes after it there. */
+static void gives_back(ptr at) {
+  for (struct memory *it = memories; it; it = it->next)
+    if ((ptr)(it->base + GUARD) == at) used -= it->len;
+}
+
+/* Modules and functions. */
+typedef void (*run_t)(void **values, const uint32_t *extents);
+struct function {
+  run_t run;
+  int params;
+  char name[256];
+};
+
+/* What is queued. */
+enum { MAX_PARAMS = 64 };
+struct task {
+  struct task *next;
+  enum { LAUNCH, RELEASE, SET, COPY, CRASH } kind;
+  struct function *function;
+  uint32_t extents[6];
+  uint64_t values[MAX_PARAMS];
+  ptr to, from;
+  size_t len;
+  int byte;
+};
+static struct task *first, **last = &first;
+static int fault;
+static long launches;
+
+static struct task *queue(int kind) {
+  struct task *it = calloc(1, sizeof *it);
+  it->kind = kind;
+  *last = it;
+  last = &it->next;
+  return it;
+}
+
+/* Does everything that is queued; the fault, if there is one. */
+static int finish(void) {
+  while (first) {
+    struct task *it = first;
+    first = it->next;
+    if (!first) last = &first;
+    if (!fault) {
+      void *values[MAX_PARAMS];
+      for (int i = 0; i < MAX_PARAMS; ++i) values[i] = &it->values[i];
+      switch (it->kind) {
+        case LAUNCH: it->function->run(values, it->extents); break;
+        case RELEASE: release(it->to); break;
+        case SET: memset((void *)it->to, it->byte, it->len); break;
+        case COPY: memcpy((void *)it->to, (void *)it->from, it->len); break;
+        case CRASH: fault = ILLEGAL_ADDRESS; break;
+      }
+      for (struct memory *memory = memories; memory; memory = memory->next) check(memory);
+    }
+    free(it);
+  }
+  return fault;
+}
+
+static __thread void *current;
+int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = &used; return option("pools", 1) ? 0 : 801; }
+int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
+  return pool == &used && attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID_VALUE;
+}
+int cuDeviceGet(int *device, int i) { *device = i; return i == 0 ? 0 : INVALID_DEVICE; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  switch (attribute) {
+    case 16: *value = 132; return 0;
+    case 75: *value = 9; return 0;
+    case 115: *value = option("pools", 1); return 0;
+    default: *value = 0; return 0;
+  }
+}
+int cuDeviceGetName(char *name, int len, int device) { strncpy(name, "Fake GPU", len); return 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = option("memory", 1 << 30); return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &memories; return 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
+int cuCtxSetCurrent(void *context) { current = context; return fault; }
+int cuCtxGetCurrent(void **context) { *context = current; return fault; }
+int cuCtxSynchronize(void) { enter(); return leave(finish()); }
+int cuStreamCreate(void **stream, unsigned flags) { *stream = &first; return flags == 0 && current ? 0 : INVALID_VALUE; }
+
+int cuMemAlloc_v2(ptr *at, size_t len) {
+  enter();
+  if (!current || fault) return leave(fault ? fault : 201);
+  if (len > (size_t)option("memory", 1 << 30) - used) return leave(OUT_OF_MEMORY);
+  *at = allocate(len);
+  note("alloc", "", len);
+  return leave(0);
+}
+int cuMemAllocAsync(ptr *at, size_t len, void *stream) { return cuMemAlloc_v2(at, len); }
+int cuMemFree_v2(ptr at) {
+  enter();
+  int code = finish();
+  gives_back(at);
+  if (!code) release(at);
+  return leave(code);
+}
+int cuMemFreeAsync(ptr at, void *stream) {
+  enter();
+  gives_back(at);
+  queue(RELEASE)->to = at;
+  return leave(fault);
+}
+int cuMemsetD8Async(ptr at, unsigned char byte, size_t len, void *stream) {
+  enter();
+  struct task *it = queue(SET);
+  it->to = at, it->len = len, it->byte = byte;
+  return leave(fault);
+}
+int cuMemcpyHtoD_v2(ptr to, const void *from, size_t len) {
+  enter();
+  int code = finish();
+  if (!code) memcpy((void *)to, from, len);
+  note("upload", "", len);
+  return leave(code);
+}
+int cuMemcpyDtoH_v2(void *to, ptr from, size_t len) {
+  enter();
+  int code = finish();
+  if (!code) memcpy(to, (void *)from, len);
+  note("download", "", len);
+  return leave(code);
+}
+int cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t len, void *stream) {
+  enter();
+  struct task *it = queue(COPY);
+  it->to = to, it->from = from, it->len = len;
+  return leave(fault);
+}
+
+int cuModuleLoadData(void **module, const void *image) {
+  long refused = option("load", 0);
+  if (refused) return refused;
+  const Elf64_Ehdr *head = image;
+  if (memcmp(image, ELFMAG, SELFMAG)) return INVALID_IMAGE;
+  /* Section headers are at the end. */
+  size_t len = head->e_shoff + (size_t)head->e_shnum * head->e_shentsize;
+  /* A name of its own: libraries of the same name are the same to the loader. */
+  char path[] = "/tmp/tvm-fake-module-XXXXXX";
+  int file = mkstemp(path);
+  if (write(file, image, len) != (ssize_t)len) return INVALID_IMAGE;
+  *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!*module) fprintf(stderr, "fake driver: %s\n", dlerror());
+  close(file);
+  unlink(path);
+  note("load", "", len);
+  return *module ? 0 : INVALID_IMAGE;
+}
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  char symbol[320];
+  snprintf(symbol, sizeof symbol, "tvm_emulated_%s", name);
+  run_t run = (run_t)dlsym(module, symbol);
+  snprintf(symbol, sizeof symbol, "tvm_emulated_params_%s", name);
+  const int *params = dlsym(module, symbol);
+  if (!run || !params) return NOT_FOUND;
+  struct function *it = calloc(1, sizeof *it);
+  it->run = run, it->params = *params;
+  strncpy(it->name, name, sizeof it->name - 1);
+  *function = it;
+  return 0;
+}
+int cuModuleUnload(void *module) { note("unload", "", 0); return dlclose(module); }
+
+int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **params, void **extra) {
+  long refused = option("launch", 0);
+  enter();
+  if (fault || refused) return leave(fault ? fault : refused);
+  uint32_t extents[6] = {gx, gy, gz, bx, by, bz};
+  for (int i = 0; i < 6; ++i)
+    if (extents[i] == 0) return leave(INVALID_VALUE);
+  if (gx > INT32_MAX || gy > 65535 || gz > 65535 || (uint64_t)bx * by * bz > 1024 || !stream) return leave(INVALID_VALUE);
+  note("launch", function->name, (long)gx * gy * gz);
+  struct task *it = queue(++launches == option("fault", 0) ? CRASH : LAUNCH);
+  it->function = function;
+  memcpy(it->extents, extents, sizeof extents);
+  for (int i = 0; i < function->params; ++i) memcpy(&it->values[i], params[i], 8);
+  return leave(0);
+}
 #endif

@@ -1,7 +1,8 @@
-//! Utilities that the tests of the workspace share: seeded random numbers, and the budget of a fuzz run. It uses the
-//! standard library only, and no library depends on it.
+//! Utilities that the tests of the workspace share: seeded random numbers, the budget of a fuzz run, and a GPU that is none. It
+//! uses the standard library only, and no library depends on it.
 
 mod budget;
+pub mod fake_gpu;
 mod rng;
 
 pub use budget::Budget;

@@ -17,7 +17,17 @@ pub(crate) fn doctor() -> Result<(), String> {
     row("cc", cc.as_deref(), "the `c` target; without it, the host target needs the feature `llvm`");
     let llvm = setup::llvm();
     row("LLVM 19", llvm.as_deref(), "feature `llvm`");
-    row("libcuda", libcuda().map(|p| p.display().to_string()).as_deref(), "feature `cuda` at run time");
+    for (name, files, used_for) in [
+        ("libcuda", &["libcuda.so.1"][..], "feature `cuda`: NVIDIA's driver, to run kernels on a GPU"),
+        (
+            "libnvrtc",
+            &["libnvrtc.so.13", "libnvrtc.so.12"],
+            "feature `cuda`: compiles kernels for GPUs, needs none",
+        ),
+    ] {
+        let found = files.iter().find_map(|file| library(file));
+        row(name, found.map(|p| p.display().to_string()).as_deref(), used_for);
+    }
 
     if cc.is_none() {
         println!(
@@ -44,8 +54,8 @@ fn c_compiler() -> Option<String> {
     candidates.into_iter().find_map(|cc| first_line(cc, &["--version"]))
 }
 
-/// The CUDA driver library, found where the dynamic loader would find it.
-fn libcuda() -> Option<PathBuf> {
+/// A library, found where the dynamic loader would find it.
+fn library(file: &str) -> Option<PathBuf> {
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [
         "/usr/lib/x86_64-linux-gnu",
@@ -55,5 +65,5 @@ fn libcuda() -> Option<PathBuf> {
         "/usr/lib/wsl/lib",
     ];
     let mut folders = std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from));
-    folders.find_map(|dir| Some(dir.join("libcuda.so.1")).filter(|p| Path::exists(p)))
+    folders.find_map(|dir| Some(dir.join(file)).filter(|p| Path::exists(p)))
 }

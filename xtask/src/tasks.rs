@@ -80,9 +80,32 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
     steps.cargo("cuda compiles", &[], &["check", "--workspace", "--all-targets", "--features", "cuda"])?;
+    // On a fake driver, with kernels that run on the CPU.
+    let cuda = [
+        "test",
+        "-p",
+        "tvm",
+        "-p",
+        "tvm-runtime",
+        "--features",
+        "cuda",
+        "--test",
+        "cuda",
+        "--test",
+        "cuda_driver",
+    ];
+    steps.cargo("tests, cuda", &[], &cuda)?;
+    if cfg!(target_os = "linux") {
+        models_on_a_fake_gpu(steps)?;
+    }
     steps.cargo("tests", &[], &["test", "--workspace", "--features", "rayon"])?;
     for example in ["quickstart", "relay_list", "custom_pass"] {
         steps.cargo(example, &[], &["run", "--quiet", "--example", example])?;
+    }
+    // Without a GPU they run on the CPU.
+    for example in ["quickstart", "gpu_matmul"] {
+        let run = ["run", "--quiet", "--features", "cuda", "--example", example];
+        steps.cargo(&format!("{example}, cuda"), &[], &run)?;
     }
     // They check what they find, and say `SKIPPED` where there is no model.
     for example in ["voice_activity", "file_type", "semantic_search"] {
@@ -95,6 +118,32 @@ fn tests(steps: &mut Steps) -> Result<(), String> {
         &[],
         &["run", "--quiet", "-p", "tvm-cli", "--features", "llvm", "--", "doctor"],
     )
+}
+
+/// Runs small ONNX models with control flow, sequences, strings and extents of their own on a GPU whose driver and kernels run on
+/// the CPU.
+fn models_on_a_fake_gpu(steps: &mut Steps) -> Result<(), String> {
+    let dir = workspace_root().join("target").join("fake_gpu");
+    steps.run("fake driver", "cc tvm-runtime/tests/fake_cuda.c", || {
+        std::fs::create_dir_all(&dir).map_err(|err| err.to_string())?;
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-w", "-O1", "-pthread", "-o"]).arg(dir.join("libcuda.so"));
+        run(cc.args(["tvm-runtime/tests/fake_cuda.c", "-ldl"]).current_dir(workspace_root()), "cc")
+    })?;
+    let dir = dir.display().to_string();
+    let env = [("LD_LIBRARY_PATH", &*dir), ("TVM_TEST_FAKE_GPU", "1")];
+    let test = ["test", "-p", "tvm", "--features", "cuda", "--test", "onnx", "--"];
+    let models = [
+        "control::",
+        "recurrent::",
+        "sampling::",
+        "scan::",
+        "selection::",
+        "sequences::",
+        "shapes::",
+        "strings::",
+    ];
+    steps.cargo("ONNX models, fake GPU", &env, &with(&test, &models))
 }
 
 /// The many test programs load LLVM's shared library: they are small and linked soon.

@@ -1,12 +1,13 @@
 //! The command `tvmc doctor`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
 use tvm_codegen::c::load::{Compiler, cache_dir};
+use tvm_codegen::cuda::image_compiler;
 use tvm_codegen::resolve;
 use tvm_core::target::Target;
+use tvm_runtime::Device;
 
 use crate::error::Error;
 use crate::out::{self, Colour};
@@ -22,11 +23,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut rows = Vec::new();
     let mut entries = Vec::new();
-    let mut row = |what: &str, found: Result<String, &str>| {
+    let mut row = |what: &str, found: Result<String, String>| {
         let key = if found.is_ok() { "found" } else { "help" };
         let (word, text) = match found {
             Ok(text) => (out::coloured("yes", Colour::Green), text),
-            Err(help) => (out::coloured("no", Colour::Yellow), help.to_string()),
+            Err(help) => (out::coloured("no", Colour::Yellow), help),
         };
         entries.push(json!({"what": what, "ok": key == "found", key: text}));
         rows.push(vec![what.to_string(), word, text]);
@@ -34,19 +35,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let compiler = Compiler::host().map(|it| it.version().to_string());
     row(
         "C compiler",
-        compiler.map_err(
-            |_| "install gcc or clang, or set CC; kernels are compiled by it where LLVM is not compiled in",
-        ),
+        compiler.map_err(|_| {
+            "install gcc or clang, or set CC; kernels are compiled by it where LLVM is not compiled in"
+                .to_string()
+        }),
     );
-    let llvm =
-        if cfg!(feature = "llvm") { Ok("compiled in".into()) } else { Err("build with --features llvm") };
+    let llvm = if cfg!(feature = "llvm") {
+        Ok("compiled in".into())
+    } else {
+        Err("build with --features llvm".into())
+    };
     row("LLVM", llvm);
-    row("CUDA", cuda());
+    row("GPU", gpus());
+    row("NVRTC", nvrtc());
     let cache = match cache_dir() {
         Ok(cache) => cache.ok_or("set TVM_CACHE_DIR; kernels are compiled anew in every run without"),
         Err(_) => Err("others can write to the directory of TVM_CACHE_DIR"),
     };
-    row("kernel cache", cache.map(|it| it.display().to_string()));
+    row("kernel cache", cache.map(|it| it.display().to_string()).map_err(String::from));
     row("CPU", Ok(cpu()));
     let threads = tvm_runtime::thread_pool().num_threads();
     row("threads", Ok(format!("{threads} (TVM_NUM_THREADS changes it)")));
@@ -61,24 +67,34 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the CUDA driver in the directories that the dynamic loader searches.
-fn cuda() -> Result<String, &'static str> {
+/// The GPUs that this build can use.
+fn gpus() -> Result<String, String> {
+    let gpu = |device: &Device| {
+        let it = device.properties().map_err(|err| help(&err))?;
+        let memory = it.total_memory.map_or(String::new(), |bytes| format!(", {}", out::bytes(bytes as u64)));
+        let capability = it
+            .compute_capability
+            .map_or(String::new(), |(major, minor)| format!(", compute capability {major}.{minor}"));
+        Ok(format!("{device}: {}{memory}{capability}", it.name))
+    };
+    let all = Device::all_cuda();
+    // Without a GPU, the error of the first one says what is missing.
+    let first = [Device::cuda(0)];
+    let all = if all.is_empty() { &first[..] } else { &all[..] };
+    Ok(all.iter().map(gpu).collect::<Result<Vec<_>, String>>()?.join("; "))
+}
+
+/// The compiler of kernels for GPUs.
+fn nvrtc() -> Result<String, String> {
+    image_compiler().and_then(|it| it.version()).map_err(|err| help(&err))
+}
+
+/// What is missing for GPUs, and what to do, as one line.
+fn help(err: &dyn std::fmt::Display) -> String {
     if !cfg!(feature = "cuda") {
-        return Err("build with --features cuda");
+        return "build with --features cuda".to_string();
     }
-    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib/aarch64-linux-gnu",
-        "/usr/lib64",
-        "/usr/lib",
-        "/usr/lib/wsl/lib",
-    ];
-    let mut folders = std::env::split_paths(&named).chain(usual.iter().map(PathBuf::from));
-    let found = folders.find_map(|dir| Some(dir.join("libcuda.so.1")).filter(|it| it.exists()));
-    found
-        .map(|it| it.display().to_string())
-        .ok_or("compiled in, but there is no libcuda.so.1: install the driver")
+    err.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 /// Describes architecture, vector width and features of this CPU.

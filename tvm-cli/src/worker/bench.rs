@@ -185,7 +185,14 @@ impl Case {
         if let Some(last) = self.result.take() {
             self.workspace.recycle(last);
         }
-        self.result = Some(self.model.vm.invoke_in(&mut self.workspace, MAIN, &self.args)?);
+        let result = self.model.vm.invoke_in(&mut self.workspace, MAIN, &self.args)?;
+        // A GPU may still be at work.
+        let first = match &result {
+            Value::Adt(tuple) => tuple.fields().first().and_then(Value::as_tensor),
+            single => single.as_tensor(),
+        };
+        first.map_or(Ok(()), |it| it.device().synchronize())?;
+        self.result = Some(result);
         Ok(())
     }
 }

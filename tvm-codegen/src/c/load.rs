@@ -11,7 +11,7 @@ use tvm_core::support::in_parallel;
 use tvm_core::target::Target;
 use tvm_runtime::{Library, Module};
 
-use super::cache::{self, Cache};
+use crate::cache::{self, Cache};
 use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit, lowered, parts, report};
 
 /// A C compiler.

@@ -12,7 +12,6 @@
 //! Files: `function` translates one kernel to C functions; `stmt`, `expr`, `vector`, `masked`, `stream`, `intrinsic`, `dot` and
 //! `reduce` are its parts; `types` names types; `dialect` is what differs between C and CUDA, of which `device` writes kernels; `load` runs the compiler and keeps the results in the `cache`.
 
-mod cache;
 pub(crate) mod device;
 mod dialect;
 mod dot;

@@ -4,15 +4,17 @@
 //! anything runs, and whoever runs them needs neither the program nor a compiler. TVM counterpart: the host function that
 //! `SplitHostDevice` leaves, which is machine code there.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use tvm_core::ir::{BufferId, VarId};
 use tvm_core::tir::Param;
 use tvm_core::tir::{
     Binary, BinaryOp, DeclBuffer, Failure, For, ForKind, Intrinsic, PrimCall, PrimCallee, PrimExpr, PrimFunc,
-    Stmt, eval_int, wrap_int,
+    Stmt, eval_int, float_to_int, wrap_int,
 };
-use tvm_runtime::abi::{Status, pack_dtype};
-use tvm_runtime::{DataType, Value};
+use tvm_runtime::abi::pack_dtype;
+use tvm_runtime::{Argument, DataType, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step, Value};
 
 use super::CudaKernel;
 use crate::c::device::DeviceParam;
@@ -23,42 +25,6 @@ pub struct HostProgram {
     func: PrimFunc,
     /// The kernels, in program order.
     pub kernels: Vec<CudaKernel>,
-}
-
-/// What a call does.
-#[derive(Clone, Debug, Default)]
-pub struct LaunchPlan {
-    /// Bytes of each memory that the call allocates; numbers of memories begin after those of the arguments.
-    pub memories: Vec<u64>,
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-}
-
-/// A step of a call.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// Launches a kernel.
-    Launch {
-        /// Number of the kernel in its program.
-        kernel: usize,
-        /// Blocks, along x, y and z.
-        grid: [u32; 3],
-        /// Threads of a block, along x, y and z.
-        block: [u32; 3],
-        /// The arguments.
-        args: Vec<Argument>,
-    },
-}
-
-/// An argument of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Argument {
-    /// Memory: the number of the argument of the call, or of an allocation after those.
-    Memory(usize),
-    /// A number as the bits of its type.
-    Scalar(u64, DataType),
-    /// Memory of three `i64` for the first failed assertion, zero before the call.
-    Failure,
 }
 
 /// Why a call is refused before it launches anything.
@@ -75,9 +41,37 @@ pub enum HostError {
         /// What was found.
         got: i64,
     },
+    /// An extent cannot be launched or allocated.
+    #[error("an extent of `{name}` is {extent}, expected 0 to {}", u32::MAX)]
+    TooLarge {
+        /// The kernel or the buffer.
+        name: String,
+        /// The extent.
+        extent: i64,
+    },
     /// The program does something that the host cannot do.
     #[error("the host cannot evaluate {0}")]
     NotSupported(String),
+}
+
+/// What `failure` reports, for the runtime.
+pub(super) fn kernel_failure(failure: &Failure) -> KernelFailure {
+    let text = |text: Arc<str>| Some(text).filter(|it| !it.is_empty());
+    let (what, place) = (text(failure.what.clone()), text(failure.span.text()));
+    KernelFailure { status: failure.status, arg: failure.arg, axis: failure.axis, what, place }
+}
+
+impl From<HostError> for LaunchError {
+    fn from(error: HostError) -> LaunchError {
+        match error {
+            HostError::Failed { failure, expected, got } => {
+                LaunchError::Failed { failure: kernel_failure(&failure), expected, got }
+            }
+            other @ (HostError::TooLarge { .. } | HostError::NotSupported(_)) => {
+                LaunchError::Refused(other.to_string())
+            }
+        }
+    }
 }
 
 /// A number or a place.
@@ -99,6 +93,20 @@ impl HostProgram {
     /// # Errors
     /// When an argument does not fit, or a launch exceeds what the GPU can do.
     pub fn plan(&self, args: &[Value]) -> Result<LaunchPlan, HostError> {
+        let describe = |value| match value {
+            &Value::Int(value) => Ok(LaunchArg::Int(value)),
+            &Value::Float(value) => Ok(LaunchArg::Float(value)),
+            Value::Tensor(it) => Ok(LaunchArg::Tensor { shape: it.shape(), dtype: it.dtype() }),
+            other => unsupported(format!("an argument that is {}", other.kind())),
+        };
+        self.plan_launch(&args.iter().map(describe).collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// As [`HostProgram::plan`], for arguments of which nothing else is known.
+    ///
+    /// # Errors
+    /// As for [`HostProgram::plan`].
+    pub fn plan_launch(&self, args: &[LaunchArg<'_>]) -> Result<LaunchPlan, HostError> {
         let mut run = Run {
             program: self,
             args,
@@ -119,7 +127,7 @@ impl HostProgram {
 
 struct Run<'a> {
     program: &'a HostProgram,
-    args: &'a [Value],
+    args: &'a [LaunchArg<'a>],
     vars: FxHashMap<VarId, Host>,
     buffers: FxHashMap<BufferId, usize>,
     /// The number of the next kernel in program order.
@@ -251,6 +259,13 @@ impl Run<'_> {
         }
     }
 
+    fn float(&mut self, expr: &PrimExpr) -> Result<f64, HostError> {
+        match self.expr(expr)? {
+            Host::Float(value) => Ok(value),
+            Host::Int(_) | Host::Memory(_) => unsupported(format!("`{expr}` as a float")),
+        }
+    }
+
     fn expr(&mut self, expr: &PrimExpr) -> Result<Host, HostError> {
         Ok(match expr {
             PrimExpr::IntImm(it) => Host::Int(it.value),
@@ -264,9 +279,17 @@ impl Run<'_> {
                 Host::Int(value) if it.dtype.is_integer() => {
                     Host::Int(wrap_int(tvm_core::tir::wide_int(value, it.value.dtype()), it.dtype))
                 }
-                Host::Int(value) if it.dtype.is_float() => Host::Float(value as f64),
-                Host::Float(value) if it.dtype == DataType::F32 => Host::Float(f64::from(value as f32)),
-                Host::Float(value) if it.dtype.is_float() => Host::Float(value),
+                Host::Int(value) if it.dtype.is_float() => {
+                    let value = tvm_core::tir::wide_int(value, it.value.dtype());
+                    // Rounded once.
+                    let value =
+                        if it.dtype == DataType::F32 { f64::from(value as f32) } else { value as f64 };
+                    Host::Float(round_to(value, it.dtype))
+                }
+                Host::Float(value) if it.dtype.is_float() => Host::Float(round_to(value, it.dtype)),
+                Host::Float(value) if it.dtype.is_integer() || it.dtype.is_bool() => {
+                    Host::Int(float_to_int(value, it.dtype))
+                }
                 _ => return unsupported(format!("`{expr}`")),
             },
             PrimExpr::Not(it) => Host::Int(i64::from(self.int(&it.value)? == 0)),
@@ -314,6 +337,21 @@ impl Run<'_> {
             BinaryOp::Sub => a - b,
             BinaryOp::Mul => a * b,
             BinaryOp::Div => a / b,
+            // NaN where either is; the first of equals.
+            BinaryOp::Min => {
+                if b < a || b.is_nan() {
+                    b
+                } else {
+                    a
+                }
+            }
+            BinaryOp::Max => {
+                if b > a || b.is_nan() {
+                    b
+                } else {
+                    a
+                }
+            }
             BinaryOp::Eq => return Ok(Host::Int((a == b).into())),
             BinaryOp::Ne => return Ok(Host::Int((a != b).into())),
             BinaryOp::Lt => return Ok(Host::Int((a < b).into())),
@@ -322,13 +360,15 @@ impl Run<'_> {
             BinaryOp::Ge => return Ok(Host::Int((a >= b).into())),
             _ => return unsupported(format!("`{expr}`")),
         };
-        Ok(Host::Float(if it.a.dtype() == DataType::F32 { f64::from(value as f32) } else { value }))
+        Ok(Host::Float(round_to(value, it.a.dtype())))
     }
 
     fn call(&mut self, it: &PrimCall, expr: &PrimExpr) -> Result<Host, HostError> {
         let PrimCallee::Intrinsic(intrinsic) = it.callee else { return unsupported(format!("`{expr}`")) };
         match (intrinsic, &*it.args) {
             (Intrinsic::Likely, [value]) => self.expr(value),
+            (Intrinsic::IsNan, [value]) => Ok(Host::Int(self.float(value)?.is_nan().into())),
+            (Intrinsic::IsInf, [value]) => Ok(Host::Int(self.float(value)?.is_infinite().into())),
             (Intrinsic::IfThenElse, [condition, a, b]) => {
                 let holds = self.int(condition)? != 0;
                 self.expr(if holds { a } else { b })
@@ -337,21 +377,25 @@ impl Run<'_> {
                 let at = usize::try_from(self.int(at)?).unwrap_or(usize::MAX);
                 let Some(arg) = self.args.get(at) else { return unsupported(format!("argument {at}")) };
                 let rest = rest.iter().map(|it| self.int(it)).collect::<Result<Vec<_>, _>>()?;
-                Ok(match (intrinsic, arg, &rest[..]) {
-                    (Intrinsic::ArgData, Value::Tensor(_), []) => Host::Memory(at),
-                    (Intrinsic::ArgNdim, Value::Tensor(it), []) => Host::Int(it.shape().len() as i64),
-                    (Intrinsic::ArgDType, Value::Tensor(it), []) => Host::Int(pack_dtype(it.dtype())),
-                    // A tensor that owns its memory is compact.
-                    (Intrinsic::ArgIsCompact, Value::Tensor(_), []) => Host::Int(1),
-                    (Intrinsic::ArgShape, Value::Tensor(it), [axis]) => {
-                        let extent = usize::try_from(*axis).ok().and_then(|axis| it.shape().get(axis));
+                Ok(match (intrinsic, *arg, &rest[..]) {
+                    (Intrinsic::ArgData, LaunchArg::Tensor { .. }, []) => Host::Memory(at),
+                    (Intrinsic::ArgNdim, LaunchArg::Tensor { shape, .. }, []) => {
+                        Host::Int(shape.len() as i64)
+                    }
+                    (Intrinsic::ArgDType, LaunchArg::Tensor { dtype, .. }, []) => {
+                        Host::Int(pack_dtype(dtype))
+                    }
+                    // Whoever calls the program has checked it.
+                    (Intrinsic::ArgIsCompact, LaunchArg::Tensor { .. }, []) => Host::Int(1),
+                    (Intrinsic::ArgShape, LaunchArg::Tensor { shape, .. }, [axis]) => {
+                        let extent = usize::try_from(*axis).ok().and_then(|axis| shape.get(axis));
                         Host::Int(extent.copied().unwrap_or(0))
                     }
-                    (Intrinsic::ArgScalar, Value::Int(value), []) if !it.dtype.is_float() => {
-                        Host::Int(wrap_int((*value).into(), it.dtype))
+                    (Intrinsic::ArgScalar, LaunchArg::Int(value), []) if !it.dtype.is_float() => {
+                        Host::Int(wrap_int(value.into(), it.dtype))
                     }
-                    (Intrinsic::ArgScalar, Value::Float(value), []) if it.dtype.is_float() => {
-                        Host::Float(*value)
+                    (Intrinsic::ArgScalar, LaunchArg::Float(value), []) if it.dtype.is_float() => {
+                        Host::Float(value)
                     }
                     _ => return unsupported(format!("`{expr}` of argument {at}")),
                 })
@@ -370,11 +414,17 @@ fn kernels_in(stmt: &Stmt) -> usize {
 }
 
 fn too_large(name: &str, extent: i64) -> HostError {
-    let most = PrimExpr::index(i64::from(u32::MAX));
-    let failure = Failure::new(Status::OutOfMemory as i32, -1, -1, most, PrimExpr::index(extent));
-    let failure =
-        Failure { what: format!("an extent of `{name}` is too large or negative").into(), ..failure };
-    HostError::Failed { failure: Box::new(failure), expected: i64::from(u32::MAX), got: extent }
+    HostError::TooLarge { name: name.to_string(), extent }
+}
+
+/// `value` as a number of type `dtype`.
+fn round_to(value: f64, dtype: DataType) -> f64 {
+    match dtype {
+        DataType::F32 => f64::from(value as f32),
+        DataType::F16 => half::f16::from_f64(value).to_f64(),
+        DataType::BF16 => half::bf16::from_f64(value).to_f64(),
+        _ => value,
+    }
 }
 
 /// The bits of `value` as a number of type `dtype`.

@@ -8,19 +8,27 @@
 //! A failed assertion is recorded in memory of the GPU, and its thread ends; kernels that are launched after it in the same
 //! call end at once. Waiting threads do not wait for one that has ended (from `sm_70` on).
 //!
-//! Files: `nvrtc` compiles the source, with NVIDIA's library. `host` evaluates the host's part of a program to a list of steps. Statements and expressions are those of
-//! [`crate::c`], in the dialect `Cuda`.
+//! Files: `image` compiles the source, by default with NVIDIA's library (`nvrtc`), and caches the code. `host` evaluates the host's
+//! part of a program to a list of steps. `load` makes kernels of both, which the runtime launches. Statements and expressions are
+//! those of [`crate::c`], in the dialect `Cuda`.
 
 mod host;
+mod image;
+mod load;
 #[cfg(feature = "cuda")]
 mod nvrtc;
 
 use std::fmt::Write as _;
 
+use tvm_core::ir::IRModule;
+use tvm_core::target::{GpuArch, Target};
 use tvm_core::tir::analysis::DeviceKernel;
 use tvm_core::tir::{Failure, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
+use tvm_runtime::{CodeFormat, Module};
 
-pub use host::{Argument, HostError, HostProgram, LaunchPlan, Step};
+pub use host::{HostError, HostProgram};
+pub use image::{ImageCompiler, ImageOptions, image_compiler, set_image_compiler};
+pub use tvm_runtime::{Argument, LaunchPlan, Step};
 
 use crate::c::{self, device::DeviceParam};
 use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit};
@@ -122,48 +130,24 @@ fn for_cuda(err: CodegenError) -> CodegenError {
     }
 }
 
-/// What NVRTC makes of the source.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "NVRTC is called with the feature alone"))]
-enum Code {
-    /// The text of a virtual machine, which drivers of newer GPUs translate as well.
-    Ptx,
-    /// Machine code for one architecture.
-    Cubin,
-}
-
-#[cfg(feature = "cuda")]
-fn compiled(unit: Unit<'_>, code: Code) -> Result<Vec<u8>, CodegenError> {
-    let arch = unit.target.gpu_arch().unwrap_or(tvm_core::target::GpuArch::DEFAULT);
-    nvrtc::compile(&source(unit.kernels)?.text, arch.name(), unit.options.fast_math, code)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn compiled(_: Unit<'_>, _: Code) -> Result<Vec<u8>, CodegenError> {
-    let help = ", or write the source: `EmitKind::Cuda`, `tvmc compile --emit cuda`";
-    Err(CodegenError::Unsupported { target: "NVRTC", feature: "cuda", help })
-}
-
-/// The code generator, which writes source and compiles it; kernels cannot be run yet.
+/// The code generator.
 pub(crate) struct Cuda;
 
 impl CodeGenerator for Cuda {
-    fn build(
-        &self,
-        _: &tvm_core::ir::IRModule,
-        _: &tvm_core::target::Target,
-        _: Options,
-    ) -> Result<tvm_runtime::Module, CodegenError> {
-        let what =
-            "launches of kernels yet: emit their source (`EmitKind::Cuda`, `tvmc compile --emit cuda`)";
-        Err(CodegenError::NotSupported { target: "CUDA", what: what.to_string() })
+    fn build(&self, module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError> {
+        load::build(module, target, options)
     }
 
     fn emit(&self, unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
+        let code = |format| {
+            let arch = unit.target.gpu_arch().unwrap_or(GpuArch::DEFAULT);
+            let options = ImageOptions { arch, fast_math: unit.options.fast_math, format };
+            image::compile(&source(unit.kernels)?, &options)
+        };
         match kind {
             EmitKind::Cuda => Ok(source(unit.kernels)?.text.into_bytes()),
-            EmitKind::Ptx => compiled(unit, Code::Ptx),
-            EmitKind::Cubin => compiled(unit, Code::Cubin),
+            EmitKind::Ptx => code(CodeFormat::Ptx),
+            EmitKind::Cubin => code(CodeFormat::Cubin),
             EmitKind::C | EmitKind::LlvmIr | EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => {
                 let what = "output other than CUDA C, PTX and cubins (`tvmc compile --emit cuda`)";
                 Err(CodegenError::NotSupported { target: "CUDA", what: what.to_string() })

@@ -10,28 +10,57 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::nvrtc::{result, sys};
 
-use super::Code;
+use tvm_runtime::CodeFormat;
+
+use super::{CudaSource, ImageCompiler, ImageOptions};
 use crate::CodegenError;
 
 /// How the library is installed.
 const INSTALL: &str = "install the CUDA toolkit, or NVIDIA's package (`pip install nvidia-cuda-nvrtc==13.0.88`), and name the \
                        folder of libnvrtc in LD_LIBRARY_PATH";
 
+/// The library.
+pub(super) struct Nvrtc;
+
+impl ImageCompiler for Nvrtc {
+    fn version(&self) -> Result<String, CodegenError> {
+        let fail = |message: String| CodegenError::Target { target: "cuda".into(), message };
+        check().map_err(fail)?;
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the library writes its version there.
+        let asked = || unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }.result();
+        match catch_unwind(AssertUnwindSafe(asked)) {
+            Ok(Ok(())) => Ok(format!("NVRTC {major}.{minor}")),
+            Ok(Err(err)) => Err(fail(format!("NVRTC: {err}"))),
+            Err(_) => Err(fail(too_old())),
+        }
+    }
+
+    fn compile(&self, source: &CudaSource, options: &ImageOptions) -> Result<Vec<u8>, CodegenError> {
+        compile(&source.text, options.arch.name(), options.fast_math, options.format)
+    }
+}
+
+/// Fails where the library is missing.
+fn check() -> Result<(), String> {
+    // SAFETY: loads the library, or reports that it is missing.
+    if unsafe { sys::is_culib_present() } {
+        return Ok(());
+    }
+    Err(format!("libnvrtc is not found\n  help: {INSTALL}"))
+}
+
+fn too_old() -> String {
+    format!("a function of libnvrtc is missing: it is too old\n  help: {INSTALL}")
+}
+
 /// `source` as PTX or as a cubin, for the architecture `arch` (`sm_90`).
 ///
 /// # Errors
 /// When the library is missing or too old, or refuses the source; then with what it says.
-pub(super) fn compile(
-    source: &str,
-    arch: &str,
-    fast_math: bool,
-    code: Code,
-) -> Result<Vec<u8>, CodegenError> {
+fn compile(source: &str, arch: &str, fast_math: bool, code: CodeFormat) -> Result<Vec<u8>, CodegenError> {
     let fail = |message: String| CodegenError::Target { target: format!("cuda -arch={arch}"), message };
-    // SAFETY: loads the library, or reports that it is missing.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(fail(format!("libnvrtc is not found\n  help: {INSTALL}")));
-    }
+    check().map_err(fail)?;
     let options = [
         format!("--gpu-architecture={arch}"),
         // A product and a sum are contracted where the program says so, unless floats may be reassociated.
@@ -43,7 +72,7 @@ pub(super) fn compile(
     match catch_unwind(AssertUnwindSafe(|| run(&source, &options, code))) {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(message)) => Err(fail(format!("NVRTC: {message}"))),
-        Err(_) => Err(fail(format!("a function of libnvrtc is missing: it is too old\n  help: {INSTALL}"))),
+        Err(_) => Err(fail(too_old())),
     }
 }
 
@@ -60,7 +89,7 @@ impl Drop for Program<'_> {
     }
 }
 
-fn run(source: &CStr, options: &[String], code: Code) -> Result<Vec<u8>, String> {
+fn run(source: &CStr, options: &[String], code: CodeFormat) -> Result<Vec<u8>, String> {
     let show = |err: result::NvrtcError| err.to_string();
     let handle = result::create_program(source, Some(c"kernels.cu")).map_err(show)?;
     let program = Program { handle, _source: source };
@@ -70,13 +99,13 @@ fn run(source: &CStr, options: &[String], code: Code) -> Result<Vec<u8>, String>
         return Err(format!("{err}: {}", log(&program)));
     }
     match code {
-        Code::Ptx => {
+        CodeFormat::Ptx => {
             // SAFETY: the program was compiled.
             let text = unsafe { result::get_ptx(program.handle) }.map_err(show)?;
             let text = text.into_iter().map(|it| it as u8);
             Ok(text.take_while(|&it| it != 0).collect())
         }
-        Code::Cubin => cubin(&program).map_err(show),
+        CodeFormat::Cubin => cubin(&program).map_err(show),
     }
 }
 
@@ -105,7 +134,7 @@ mod tests {
     #[test]
     fn sources_become_code_or_errors() {
         let source = "extern \"C\" __global__ void half(float *x) { x[threadIdx.x] *= 0.5f; }";
-        let ptx = match compile(source, "sm_80", false, Code::Ptx) {
+        let ptx = match compile(source, "sm_80", false, CodeFormat::Ptx) {
             Err(err) if err.to_string().contains("libnvrtc") => {
                 let err = err.to_string();
                 assert!(err.contains("is not found") && err.contains("pip install"), "{err}");
@@ -115,12 +144,12 @@ mod tests {
             other => String::from_utf8(other.unwrap()).unwrap(),
         };
         assert!(ptx.contains(".target sm_80") && ptx.contains(".visible .entry half"), "{ptx}");
-        assert!(compile(source, "sm_80", false, Code::Cubin).unwrap().starts_with(b"\x7fELF"));
-        let err = compile("nonsense", "sm_80", false, Code::Ptx).unwrap_err().to_string();
+        assert!(compile(source, "sm_80", false, CodeFormat::Cubin).unwrap().starts_with(b"\x7fELF"));
+        let err = compile("nonsense", "sm_80", false, CodeFormat::Ptx).unwrap_err().to_string();
         assert!(err.contains("kernels.cu(1): error"), "{err}");
-        let err = compile(source, "sm_1", false, Code::Ptx).unwrap_err().to_string();
+        let err = compile(source, "sm_1", false, CodeFormat::Ptx).unwrap_err().to_string();
         assert!(err.contains("NVRTC") && err.contains("sm_1"), "{err}");
-        let err = compile("\0", "sm_80", false, Code::Ptx).unwrap_err().to_string();
+        let err = compile("\0", "sm_80", false, CodeFormat::Ptx).unwrap_err().to_string();
         assert!(err.contains("contains a zero"), "{err}");
     }
 }

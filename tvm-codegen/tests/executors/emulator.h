@@ -1,8 +1,10 @@
 /* Runs CUDA kernels on a CPU: blocks one after the other, the threads of a block as fibers that switch at barriers.
  *
- * Reads calls from standard input, as numbers of eight bytes: memories with their contents, then launches. Writes, for
+ * A program reads calls from standard input, as numbers of eight bytes: memories with their contents, then launches. Writes, for
  * each call, the failure that kernels recorded and the contents of the memories. Memory that nothing wrote holds bytes of
- * ones, which are no number; bytes around each memory must stay as they are. */
+ * ones, which are no number; bytes around each memory must stay as they are.
+ *
+ * A module of the fake driver has kernels as functions instead (TVM_EMULATED_KERNEL). */
 #define TVM_EMULATED 1
 #include <math.h>
 #include <stddef.h>
@@ -120,6 +122,37 @@ static void run_block(Index block, bool backwards) {
   }
 }
 
+/* Runs a kernel with these numbers of blocks and threads. */
+static void run_grid(const uint32_t *extents, bool barriers, bool backwards) {
+  with_fibers = barriers;
+  for (uint32_t z = 0; z < extents[2]; ++z)
+    for (uint32_t y = 0; y < extents[1]; ++y)
+      for (uint32_t x = 0; x < extents[0]; ++x) {
+        blockIdx = Index{x, y, z};
+        run_block(Index{extents[3], extents[4], extents[5]}, (x + backwards) % 2);
+      }
+}
+
+/* Runs `kernel` with the parameters whose addresses are `values`. */
+template <class... P, size_t... I>
+static void launch_with(void (*kernel)(P...), void **values, std::index_sequence<I...>) {
+  kernel(*reinterpret_cast<P *>(values[I])...);
+}
+template <class... P>
+static void launch(void (*kernel)(P...), void **values, const uint32_t *extents, bool barriers) {
+  body = [=] { launch_with(kernel, values, std::index_sequence_for<P...>()); };
+  run_grid(extents, barriers, extents[3] % 2);
+}
+template <class... P>
+constexpr int count_params(void (*)(P...)) {
+  return sizeof...(P);
+}
+#define TVM_EMULATED_KERNEL(NAME, BARRIERS) \
+  extern "C" __attribute__((visibility("default"))) const int tvm_emulated_params_##NAME = count_params(NAME); \
+  extern "C" __attribute__((visibility("default"))) void tvm_emulated_##NAME(void **values, const uint32_t *extents) { \
+    launch(NAME, values, extents, BARRIERS); \
+  }
+
 static uint64_t number() {
   uint64_t value;
   if (fread(&value, 8, 1, stdin) != 1) stop("the input ends early");
@@ -170,13 +203,7 @@ static int run_calls(const std::vector<Kernel> &kernels) {
         values.push_back(kind == 0 ? (uint64_t)memories[value].data() : kind == 1 ? value : (uint64_t)failure);
       }
       body = [&] { kernel.run(values.data()); };
-      with_fibers = kernel.barriers;
-      for (uint32_t z = 0; z < extents[2]; ++z)
-        for (uint32_t y = 0; y < extents[1]; ++y)
-          for (uint32_t x = 0; x < extents[0]; ++x) {
-            blockIdx = Index{x, y, z};
-            run_block(Index{extents[3], extents[4], extents[5]}, (x + calls) % 2);
-          }
+      run_grid(extents, kernel.barriers, calls % 2);
     }
     for (Memory &memory : memories) memory.check();
     fwrite(failure, 8, 3, stdout);

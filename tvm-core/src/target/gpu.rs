@@ -78,6 +78,25 @@ impl GpuArch {
     /// The architecture of a target that names none: newer GPUs run its code as well.
     pub const DEFAULT: GpuArch = arch("sm_80", 163);
 
+    /// The newest architecture whose code a GPU of the compute capability (major, minor) runs: if the major number is the same,
+    /// as machine code, otherwise as PTX. `None` if the GPU is older than all of them. Those with a letter are for one GPU, and
+    /// left out.
+    pub fn for_capability(capability: (i32, i32)) -> Option<GpuArch> {
+        GpuArch::ALL.into_iter().rfind(|it| it.is_portable() && it.capability() <= capability)
+    }
+
+    /// The compute capability (major, minor) that its code needs.
+    pub fn capability(&self) -> (i32, i32) {
+        let digits = self.name.bytes().filter(u8::is_ascii_digit);
+        let number = digits.fold(0, |number, digit| 10 * number + i32::from(digit - b'0'));
+        (number / 10, number % 10)
+    }
+
+    /// False if the code runs on one GPU alone.
+    fn is_portable(&self) -> bool {
+        self.name.ends_with(|it: char| it.is_ascii_digit())
+    }
+
     /// NVIDIA's name, for example `sm_80`.
     pub const fn name(&self) -> &'static str {
         self.name

@@ -1,7 +1,6 @@
 //! Rust types that can be passed to a kernel as a tensor: `Tensor`s and slices; `arrays.rs` adds ndarray's.
 
 use super::{ArgError, In, Out, TensorSlot, TypedArg};
-use crate::device::Device;
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 use crate::tensor::Tensor;
@@ -52,9 +51,7 @@ fn tensor_shape<T: Element, const RANK: usize>(
     if tensor.dtype() != T::DTYPE {
         return Err(ArgError::Other(RuntimeError::DTypeMismatch { expected: T::DTYPE, got: tensor.dtype() }));
     }
-    if tensor.device() != Device::cpu() {
-        return Err(ArgError::Other(RuntimeError::NotOnHost { device: tensor.device() }));
-    }
+    slot.tensor.device = tensor.device().to_dlpack();
     match tensor.shape().try_into() {
         Ok(shape) => slot.shape = shape,
         Err(_) => return Err(ArgError::Rank { got: tensor.rank() }),
@@ -75,7 +72,8 @@ impl<T: Element, const RANK: usize> AsOutput<T, RANK> for &mut Tensor {
     #[inline]
     fn describe(&mut self, slot: &mut TensorSlot<RANK>) -> Result<(), ArgError> {
         tensor_shape::<T, RANK>(self, slot)?;
-        slot.point_to(self.bytes_mut().map_err(ArgError::Other)?.as_mut_ptr());
+        self.make_writable().map_err(ArgError::Other)?;
+        slot.point_to(self.data_ptr());
         Ok(())
     }
 }

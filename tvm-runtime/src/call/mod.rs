@@ -13,13 +13,17 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::abi::{DLTensor, KernelArg};
+use crate::abi::{DLDevice, DLTensor, KernelArg};
+use crate::device::{Device, DeviceKind};
 use crate::dtype::{DataType, Element};
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel, KernelSig, ParamKind, ParamSig};
 use crate::thread_pool::ThreadPool;
 
 pub use arg::{AsInput, AsOutput};
+
+/// Where kernels other than those of a GPU have their tensors.
+const HOST: DLDevice = DLTensor::NULL.device;
 
 /// Marks a parameter that reads a tensor of `T` with `RANK` dimensions.
 pub struct In<T, const RANK: usize>(PhantomData<fn() -> T>);
@@ -42,6 +46,9 @@ pub trait TypedParam: sealed::Sealed {
     const EMPTY: Self::Slot;
     #[doc(hidden)]
     fn raw(slot: &Self::Slot) -> KernelArg;
+    /// Where the tensor is, unless it is on the host.
+    #[doc(hidden)]
+    fn elsewhere(slot: &Self::Slot) -> Option<DLDevice>;
 }
 
 /// Implemented by types that can be passed for the parameter `P`.
@@ -130,6 +137,11 @@ macro_rules! tensor_params {
             fn raw(slot: &TensorSlot<RANK>) -> KernelArg {
                 KernelArg { tensor: &raw const slot.tensor }
             }
+
+            #[inline]
+            fn elsewhere(slot: &TensorSlot<RANK>) -> Option<DLDevice> {
+                Some(slot.tensor.device).filter(|it| *it != HOST)
+            }
         }
     )*};
 }
@@ -150,6 +162,11 @@ macro_rules! scalar_params {
             #[inline]
             fn raw(slot: &KernelArg) -> KernelArg {
                 *slot
+            }
+
+            #[inline]
+            fn elsewhere(_: &KernelArg) -> Option<DLDevice> {
+                None
             }
         }
 
@@ -266,6 +283,16 @@ impl<Args> CompiledFn<Args> {
         CompiledFn { pool: Some(pool), ..self }
     }
 
+    /// Fails unless the kernel can have a tensor on `device`, which is not the host. Kernels of a GPU check themselves which one.
+    #[cold]
+    fn check_place(&self, device: DLDevice) -> Result<(), RuntimeError> {
+        if self.backend() == Backend::Device {
+            return Ok(());
+        }
+        let kind = if device.kind == DeviceKind::Cuda as i32 { DeviceKind::Cuda } else { DeviceKind::Cpu };
+        Err(RuntimeError::NotOnHost { device: Device { kind, id: device.id } })
+    }
+
     #[cold]
     fn error(&self, index: usize, rank: usize, error: ArgError) -> RuntimeError {
         let sig = self.kernel.signature();
@@ -328,6 +355,11 @@ macro_rules! arities {
                 $(
                     let mut $slot = $param::EMPTY;
                     $value.describe(&mut $slot).map_err(|error| self.error($index, $param::RANK, error))?;
+                )*
+                $(
+                    if let Some(device) = $param::elsewhere(&$slot) {
+                        self.check_place(device)?;
+                    }
                 )*
                 let args = [$($param::raw(&$slot)),*];
                 // SAFETY: `new` checked that the kernel's signature has these kinds; the slots point into the

@@ -49,6 +49,7 @@ impl Kernel {
     ) -> Result<(), RuntimeError> {
         let mut device = None;
         let (mut outputs, mut elements) = (false, false);
+        let backend = self.backend();
         let params = &self.signature().params;
         for (((param, value), slot), raw) in params.iter().zip(args).zip(&mut *slots).zip(&mut *raw) {
             match (param.kind, value) {
@@ -62,9 +63,11 @@ impl Kernel {
                         outputs = true;
                         elements |= tensor.byte_len() > 0;
                     }
-                    // To a kernel, a virtual device is the host.
-                    let host = Device::cpu().to_dlpack();
-                    slot.tensor = DLTensor { device: host, ..tensor.to_dltensor() };
+                    slot.tensor = tensor.to_dltensor();
+                    if backend != Backend::Device {
+                        // To a kernel, a virtual device is the host.
+                        slot.tensor.device = Device::cpu().to_dlpack();
+                    }
                     slot.byte_len = tensor.byte_len();
                     *raw = KernelArg { tensor: &raw const slot.tensor };
                 }
@@ -75,7 +78,7 @@ impl Kernel {
         if outputs && !elements {
             return Ok(());
         }
-        if self.backend() == Backend::Native {
+        if backend != Backend::Host {
             self.check_overlap(slots)?;
         }
         // SAFETY: the kinds are the signature's; the values and the slots outlive the call, and the outputs belong to
@@ -83,7 +86,7 @@ impl Kernel {
         unsafe { self.call_raw_with(raw, options) }
     }
 
-    /// Checks that no output overlaps another argument. Machine code relies on this: a write could otherwise invalidate
+    /// Checks that no output overlaps another argument. Machine code, of a GPU as well, relies on this: a write could otherwise invalidate
     /// a check that it already made.
     #[inline]
     fn check_overlap(&self, slots: &[Slot]) -> Result<(), RuntimeError> {
@@ -115,7 +118,8 @@ impl Kernel {
     #[inline]
     fn check_device(&self, param: &ParamSig, tensor: &Tensor, expected: Device) -> Result<(), RuntimeError> {
         let got = tensor.device();
-        if got.kind != DeviceKind::Cpu {
+        // Kernels of a GPU check the kind of the device when they are called.
+        if got.kind != DeviceKind::Cpu && self.backend() != Backend::Device {
             return Err(RuntimeError::NotOnHost { device: got });
         }
         if got != expected {

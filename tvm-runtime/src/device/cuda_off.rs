@@ -2,6 +2,7 @@
 
 use super::{Device, DeviceProperties};
 use crate::error::RuntimeError;
+use crate::launch::DeviceImage;
 
 fn unsupported<T>(device: Device) -> Result<T, RuntimeError> {
     Err(RuntimeError::Unsupported { what: device.to_string().into(), feature: "cuda" })
@@ -13,6 +14,53 @@ pub(super) fn probe(device: Device) -> Result<(), RuntimeError> {
 
 pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeError> {
     unsupported(device)
+}
+
+pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
+    unsupported(device)
+}
+
+/// Code on a device; uninhabited in this build.
+pub(crate) enum LoadedCode {}
+
+impl LoadedCode {
+    pub(crate) fn load(device: Device, _image: &DeviceImage) -> Result<LoadedCode, RuntimeError> {
+        unsupported(device)
+    }
+
+    /// # Safety
+    /// None: there is no such code.
+    pub(crate) unsafe fn launch(
+        &self,
+        _name: &str,
+        _symbol: usize,
+        _grid: [u32; 3],
+        _block: [u32; 3],
+        _values: &[u64],
+    ) -> Result<(), RuntimeError> {
+        match *self {}
+    }
+}
+
+/// Memory of one call; uninhabited in this build.
+pub(crate) enum RawMemory {}
+
+impl RawMemory {
+    pub(crate) fn alloc(device: Device, _len: usize) -> Result<RawMemory, RuntimeError> {
+        unsupported(device)
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn copy_from_host(&self, _offset: usize, _bytes: &[u8]) -> Result<(), RuntimeError> {
+        match *self {}
+    }
+
+    pub(crate) fn copy_to_host(&self, _offset: usize, _bytes: &mut [u8]) -> Result<(), RuntimeError> {
+        match *self {}
+    }
 }
 
 /// Memory on a device; uninhabited in this build.

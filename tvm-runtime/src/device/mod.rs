@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::RuntimeError;
 
 pub(crate) use buffer::DeviceBuffer;
+pub(crate) use cuda::{LoadedCode, RawMemory};
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(i32)]
 pub enum DeviceKind {
     /// Memory of the host, or of a virtual device.
@@ -29,7 +30,7 @@ pub enum DeviceKind {
 }
 
 /// One device: kind and ordinal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Device {
     /// Kind of device.
     pub kind: DeviceKind,
@@ -89,6 +90,21 @@ impl Device {
                 message: "a device has no negative ordinal".into(),
             }),
             DeviceKind::Cuda => cuda::properties(self),
+        }
+    }
+
+    /// The first GPU if this machine has one that this build can use, otherwise the host. Never fails and never panics.
+    pub fn best() -> Device {
+        let gpu = Device::cuda(0);
+        if gpu.exists() { gpu } else { Device::cpu() }
+    }
+
+    /// Waits until the device has done everything that was launched on it. A kernel that failed meanwhile is an error here, or
+    /// at the next copy to the host. The host does everything at once.
+    pub fn synchronize(self) -> Result<(), RuntimeError> {
+        match self.kind {
+            DeviceKind::Cpu => Ok(()),
+            DeviceKind::Cuda => cuda::synchronize(self),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::device::Device;
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 use crate::tensor::Tensor;
@@ -44,6 +45,7 @@ impl<T: Element, const RANK: usize> TryFrom<Tensor> for TypedTensor<T, RANK> {
         let Ok(shape) = tensor.shape().try_into() else {
             return Err(RuntimeError::RankMismatch { expected: RANK, got: tensor.rank() });
         };
+        let tensor = tensor.to_device(Device::cpu())?;
         tensor.as_slice::<T>()?;
         Ok(TypedTensor { tensor, shape, element: PhantomData })
     }

@@ -229,6 +229,11 @@ impl Tensor {
         self.storage().as_ptr().wrapping_add(self.0.byte_offset)
     }
 
+    /// True if both are handles to the same tensor.
+    pub(crate) fn is_same(&self, other: &Tensor) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Number of handles to this tensor (not to its storage).
     pub(crate) fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
@@ -297,6 +302,20 @@ impl Tensor {
             return Ok(());
         }
         *self = self.deep_copy(Device::cpu())?;
+        Ok(())
+    }
+
+    /// Makes this the only handle to writable memory on its device, copying the data if need be.
+    pub(crate) fn make_writable(&mut self) -> Result<(), RuntimeError> {
+        let device = self.device();
+        if device == Device::cpu() {
+            return self.make_unique();
+        }
+        let unique =
+            |inner: &mut Inner| inner.storage.as_mut().is_some_and(|it| it.is_own() && it.is_unique());
+        if !self.unique().is_some_and(unique) {
+            *self = self.deep_copy(device)?;
+        }
         Ok(())
     }
 

@@ -199,7 +199,8 @@ pub enum Instruction {
     /// Runs a kernel in destination-passing style: `args` correspond to the parameters of its signature. Inputs and outputs
     /// are tensors; scalars are integers, floats or tensors of one element. Outputs must be tensors allocated by this run.
     InvokeKernel { kernel: KernelIdx, args: Regs },
-    /// Calls a packed function by name with values of any kind.
+    /// Calls a packed function by name with values of any kind; it gets tensors on the host, but those inside of other values
+    /// where they are.
     InvokePacked { dst: Reg, func: PackedIdx, args: Regs },
     /// Calls a packed function in destination-passing style: it gets the inputs on the host, and fills the tensors `outputs`, which must be tensors on the
     /// host that were allocated by this run.

@@ -300,8 +300,11 @@ impl<'a> Run<'a> {
         let regs = &self.ws.regs[self.base..];
         let values = args.iter().map(|reg| &regs[reg.index()]);
         let options = CallOptions { pool: self.options.pool.or(vm.config.pool.as_deref()), ..self.options };
-        let res = kernel.call_values(values, self.writer, options);
+        let mut res = kernel.call_values(values, self.writer, options);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+            // The call of a kernel on a device does not wait for it.
+            let device = args.iter().find_map(|reg| regs[reg.index()].as_tensor()).map(Tensor::device);
+            res = res.and_then(|()| device.map_or(Ok(()), Device::synchronize));
             let values = args.iter().map(|reg| &regs[reg.index()]);
             profile.add(ProfileKind::Kernel, kernel.name(), start, values);
         }
@@ -309,7 +312,8 @@ impl<'a> Run<'a> {
     }
 
     fn packed(&mut self, func: &PackedFunc, name: &str, args: &[Reg]) -> Result<Value, RuntimeError> {
-        let args = self.collect(&[], args)?;
+        let mut args = self.collect(&[], args)?;
+        self.move_to_host(&mut args)?;
         let lent = lent::Lent::new(&args);
         let start = self.profile.is_some().then(Instant::now);
         let res = func.call(&args);
@@ -323,16 +327,24 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Replaces tensors that are not on the host by copies, for a packed function.
+    fn move_to_host(&mut self, args: &mut Args) -> Result<(), RuntimeError> {
+        for arg in args {
+            if let Value::Tensor(tensor) = arg
+                && tensor.device() != Device::cpu()
+            {
+                *arg = self.moved(tensor.clone(), Device::cpu())?.into();
+            }
+        }
+        Ok(())
+    }
+
     /// Calls a packed function in destination-passing style.
     fn dps(&mut self, index: usize, inputs: &[Reg], outputs: &[Reg]) -> Result<(), RuntimeError> {
         let vm = self.vm;
         let (func, name) = (&vm.packed[index], &vm.exe.packed[index]);
         let mut inputs = self.collect(&[], inputs)?;
-        for input in &mut inputs {
-            if let Value::Tensor(tensor) = input {
-                *input = self.moved(tensor.clone(), Device::cpu())?.into();
-            }
-        }
+        self.move_to_host(&mut inputs)?;
         // Nothing that can be reached through a nested input may be an output.
         inputs.iter().filter(|it| it.as_tensor().is_none()).for_each(lent::revoke);
         let output = |reg: &Reg| self.get(*reg)?.try_tensor(name).cloned();
@@ -385,6 +397,15 @@ impl<'a> Run<'a> {
             Value::Tensor(tensor) => tensor.read_scalar()?.try_int("condition"),
             other => other.try_int("condition"),
         }
+    }
+
+    pub(super) fn vm(&self) -> &'a Vm {
+        self.vm
+    }
+
+    /// The instruction before the current one in the code of the current function.
+    pub(super) fn before(&self) -> Option<&'a Instruction> {
+        self.code.get(self.pc.checked_sub(2)?)
     }
 
     pub(super) fn max_bytes(&self) -> usize {

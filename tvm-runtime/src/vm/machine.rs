@@ -11,16 +11,19 @@ use std::time::Instant;
 
 use super::args::IntoArgs;
 use super::executable::{Executable, VmFunction};
+use super::instruction::ConstIdx;
 use super::interp::Run;
 use super::options::CallOptions;
 use super::profile::Profile;
 use super::verify::verify;
 use super::workspace::Workspace;
 use crate::cpu_level::lacks;
+use crate::device::Device;
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel};
 use crate::module::{Module, ModuleLoader, load_imports};
 use crate::packed::{PackedFunc, get_global_func};
+use crate::tensor::Tensor;
 use crate::thread_pool::ThreadPool;
 use crate::value::Value;
 
@@ -68,6 +71,8 @@ pub struct Vm {
     pub(super) id: u64,
     pub(super) exe: Arc<Executable>,
     pub(super) constants: Vec<Value>,
+    /// Copies of constants on devices other than the host, which are made when they are first needed.
+    pub(super) copies: Mutex<BTreeMap<(ConstIdx, Device), Tensor>>,
     pub(super) kernels: Vec<Kernel>,
     pub(super) packed: Vec<PackedFunc>,
     pub(super) config: VmConfig,
@@ -122,13 +127,15 @@ impl Vm {
         let constants = exe.constants.iter().map(Value::from).collect();
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Vm { id, exe, constants, kernels, packed, config, cpu_level, spare: Mutex::default() })
+        let (copies, spare) = (Mutex::default(), Mutex::default());
+        Ok(Vm { id, exe, constants, copies, kernels, packed, config, cpu_level, spare })
     }
 
-    /// Kind of the kernels: [`Backend::Host`] if at least one is a function of the host, else [`Backend::Native`].
+    /// Kind of the kernels: [`Backend::Host`] if at least one is a function of the host, else [`Backend::Device`] if at least one
+    /// runs on a device, else [`Backend::Native`].
     pub fn backend(&self) -> Backend {
-        let host = self.kernels.iter().any(|kernel| kernel.backend() == Backend::Host);
-        if host { Backend::Host } else { Backend::Native }
+        let has = |backend| self.kernels.iter().any(|kernel| kernel.backend() == backend);
+        [Backend::Host, Backend::Device].into_iter().find(|it| has(*it)).unwrap_or(Backend::Native)
     }
 
     /// The CPU level whose kernels run; `None` unless the program was compiled for several levels.
@@ -193,6 +200,24 @@ impl Vm {
         });
         profile.total += start.elapsed();
         res
+    }
+
+    /// The tensor `tensor`, which is constant number `index`, on `device`. Each constant is copied there once, and the copies
+    /// are kept as long as the virtual machine.
+    pub(super) fn constant_on(
+        &self,
+        index: ConstIdx,
+        tensor: &Tensor,
+        device: Device,
+    ) -> Result<Tensor, RuntimeError> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (index, device);
+        if let Some(copy) = copies.get(&key) {
+            return Ok(copy.clone());
+        }
+        let copy = tensor.deep_copy(device)?;
+        copies.insert(key, copy.clone());
+        Ok(copy)
     }
 
     /// Calls the function `name` with the arguments in the registers of `workspace`.

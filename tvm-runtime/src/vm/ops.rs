@@ -1,6 +1,6 @@
 //! Instructions on tensors, shapes and fields.
 
-use super::instruction::{DimCheck, Instruction, IntOperand, Reg};
+use super::instruction::{ConstIdx, DimCheck, Instruction, IntOperand, Reg};
 use super::interp::Run;
 use crate::device::Device;
 use crate::dtype::DataType;
@@ -42,7 +42,13 @@ impl Run<'_> {
             }
             Instruction::DeviceCopy { dst, src, device } => {
                 let tensor = self.get(*src)?.try_tensor("device_copy")?.clone();
-                (dst, self.moved(tensor, *device)?.into())
+                let moved = match self.constant_before(*src, &tensor) {
+                    Some(index) if tensor.device() != *device => {
+                        self.vm().constant_on(index, &tensor, *device)?
+                    }
+                    _ => self.moved(tensor, *device)?,
+                };
+                (dst, moved.into())
             }
             other => {
                 let message = format!("`{}` is not an instruction on shapes", other.name());
@@ -90,6 +96,15 @@ impl Run<'_> {
         }
     }
 
+    /// The constant that the instruction before the current one loaded into `reg`, if `tensor` is it.
+    fn constant_before(&self, reg: Reg, tensor: &Tensor) -> Option<ConstIdx> {
+        let Instruction::LoadConst { dst, index } = self.before()? else { return None };
+        // A jump may have come here instead.
+        let constant = self.vm().constants[index.index()].as_tensor()?;
+        (*dst == reg && constant.is_same(tensor)).then_some(*index)
+    }
+
+    /// The tensor on `device`: a copy in memory of this run, unless it is there.
     pub(super) fn moved(&mut self, tensor: Tensor, device: Device) -> Result<Tensor, RuntimeError> {
         if tensor.device() == device {
             return Ok(tensor);

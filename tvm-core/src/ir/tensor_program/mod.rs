@@ -25,7 +25,7 @@ pub use intrinsic::{Effect, Intrinsic, Operands};
 pub(crate) use mutator::mutate_slice;
 pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};
 pub(crate) use nodes::Traverse;
-pub use ops::{IntoOperand, binary, eval_int, wide_int, wrap_int};
+pub use ops::{IntoOperand, binary, eval_int, float_to_int, wide_int, wrap_int};
 pub use stmt::{
     AllocBuffer, AssertStmt, Bind, Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, Evaluate,
     Failure, For, ForKind, IfThenElse, IterKind, IterVar, MatchBufferRegion, Range, Stmt, ThreadTag, While,

@@ -84,6 +84,18 @@ pub fn wide_int(value: i64, dtype: DataType) -> i128 {
     if dtype.is_uint() { i128::from(value as u64) } else { i128::from(value) }
 }
 
+/// The float `value` as an integer of type `to`: rounded towards 0, the nearest value of the type where there is none, 0 for NaN.
+pub fn float_to_int(value: f64, to: DataType) -> i64 {
+    match to {
+        DataType::BOOL => (value != 0.0) as i64,
+        DataType::U64 => value as u64 as i64,
+        _ => {
+            let (low, high) = to.int_range().unwrap_or((0, 0));
+            (value as i128).clamp(low, high) as i64
+        }
+    }
+}
+
 /// `value` reduced to the range of `dtype` (two's complement; bool is `!= 0`); `u64` keeps its bit pattern.
 pub fn wrap_int(value: i128, dtype: DataType) -> i64 {
     match (dtype.is_bool(), dtype.is_uint(), dtype.bits()) {

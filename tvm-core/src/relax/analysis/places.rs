@@ -2,7 +2,8 @@
 //!
 //! A parameter is where its type says (`vdevice`), or else on the default device, which is that of the target. `to_vdevice`
 //! moves a tensor. Everything else computes where its arguments are, and they must be in one place. Constants are anywhere:
-//! they are copied to where they are needed. Functions in destination-passing style run on the host.
+//! they are copied to where they are needed. Functions in destination-passing style run on the host, and their results are then
+//! copied to the default device.
 //!
 //! TVM counterpart: `RealizeVDevice`, Relay's `PlanDevices`.
 
@@ -52,6 +53,11 @@ impl Places {
             Ok(Place::On(device)) if device != self.default => Some(device),
             _ => None,
         }
+    }
+
+    /// The default device.
+    pub fn default_device(&self) -> Device {
+        self.default
     }
 
     /// The place that a type declares.
@@ -153,7 +159,7 @@ impl Places {
             }
             Callee::Op(op) => self.spread(&join(op.name, args())?, ty),
             Callee::Tir(gv) | Callee::TirInplace(gv) => self.spread(&join(gv.name(), args())?, ty),
-            Callee::DpsPacked(_) => self.spread(&Place::On(Device::cpu()), ty),
+            Callee::DpsPacked(_) => self.spread(&Place::On(self.default), ty),
             Callee::Packed(_) => self.declared(ty),
             Callee::Global(gv) => {
                 if let Some(BaseFunc::Relax(func)) = module.get(gv) {

@@ -17,6 +17,8 @@
 //! _ = vm.invoke_tvm_op(f, (x,), (z,))
 //! ```
 //!
+//! A packed function fills memory of the host. If kernels run on another device, its results are copied there.
+//!
 //! TVM counterpart: `relax.transform.CallTIRRewrite`.
 
 use std::sync::Arc;
@@ -86,21 +88,29 @@ impl Rewrite {
         } else {
             Vec::new()
         };
-        for (i, var) in results.iter().enumerate() {
+        // Where a packed function fills memory and kernels do not run.
+        let host = Some(Device::cpu()).filter(|host| packed && self.places.default_device() != *host);
+        let filled = if host.is_some() { results.iter().map(on_host).collect() } else { results.clone() };
+        for (i, var) in filled.iter().enumerate() {
             out.push(match initial.get(i) {
                 Some(arg) => self.take(binding, var, arg)?,
-                None => alloc(var, name, device)?,
+                None => alloc(var, name, host.or(device))?,
             });
         }
-        let outputs = Arg::Tuple(results.iter().map(Arg::from).collect());
+        let outputs = Arg::Tuple(filled.iter().map(Arg::from).collect());
         let op = if packed { memory::INVOKE_DPS_PACKED } else { memory::INVOKE_TVM_OP };
-        let mut invoke = memory::call(op, [func, Arg::Tuple(args.into()), outputs.clone()], Attrs::new())?;
+        let mut invoke = memory::call(op, [func, Arg::Tuple(args.into()), outputs], Attrs::new())?;
         if let Expr::Call(it) = &mut invoke {
             Arc::make_mut(it).span = call.span.clone();
         }
         out.push(Binding::new(Var::new("_", Type::unit()), invoke));
+        for (var, filled) in results.iter().zip(&filled).filter(|_| host.is_some()) {
+            let attrs = Attrs::new().with(DEVICE, self.places.default_device().to_string());
+            out.push(Binding::new(var.clone(), memory::call(TO_VDEVICE, [Arg::from(filled)], attrs)?));
+        }
         if matches!(call.ret, Some(Type::Tuple(_))) {
-            out.push(Binding::new(binding.var.clone(), Expr::Arg(outputs)));
+            let outputs = results.iter().map(Arg::from).collect();
+            out.push(Binding::new(binding.var.clone(), Expr::Arg(Arg::Tuple(outputs))));
         }
         Ok(out)
     }
@@ -111,6 +121,13 @@ impl Rewrite {
         let attrs = Attrs::new().with("last_use", arg.as_var().is_some_and(last));
         Ok(Binding::new(var.clone(), memory::call(memory::MAKE_UNIQUE, [arg.clone()], attrs)?))
     }
+}
+
+/// A variable for the result `var` while it is on the host.
+fn on_host(var: &Var) -> Var {
+    let Type::Tensor(ty) = var.ty() else { return var.clone() };
+    let ty = Type::Tensor(TensorType { vdevice: Some(Device::cpu()), ..ty.clone() });
+    Var::with_span(format!("{}_host", var.name()), ty, var.span().clone())
 }
 
 /// A variable for each result of `call`; `var` itself for a single one.

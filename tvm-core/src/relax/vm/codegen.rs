@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::vm::{Executable, Instruction, IntOperand, Reg, Regs, VmFunction, VmParam};
-use tvm_runtime::{ALIGNMENT, Device};
+use tvm_runtime::{ALIGNMENT, Device, Tensor};
 
 use super::builder::{Code, Tables, relax_functions};
 use super::value_type::value_type;
@@ -55,13 +55,10 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
         codegen.check_bounds(param.ty(), param.name(), &mut checked);
     }
     let public = !func.attrs.bool("private").unwrap_or(false);
-    for param in func.params.iter().filter(|param| public && param.ty().as_tensor().is_some()) {
+    for param in func.params.iter().filter(|_| public) {
         let src = codegen.var(param)?;
-        let copy = match param.ty().as_tensor().and_then(|ty| ty.vdevice) {
-            Some(device) => codegen.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device }),
-            None => codegen.on_device(src),
-        };
-        codegen.regs.insert(param.id(), copy);
+        let placed = codegen.placed(src, param.ty());
+        codegen.regs.insert(param.id(), placed);
     }
     codegen.body(&func.body, Dest::Ret)?;
     let params = func.params.iter();
@@ -265,14 +262,19 @@ impl FunctionCodegen<'_, '_> {
             Arg::Shape(values) => return self.shape(values),
             Arg::Prim(value) => return self.scalar(value),
             Arg::Const(tensor) => {
-                let index = self.tables.tensor(tensor);
-                let src = self.code.emit_to(|dst| Instruction::LoadConst { dst, index });
+                let src = self.constant(tensor);
                 return Ok(self.on_device(src));
             }
             Arg::DType(dtype) => self.tables.dtype(*dtype),
             Arg::Str(text) => self.tables.string(text),
         };
         Ok(self.code.emit_to(|dst| Instruction::LoadConst { dst, index }))
+    }
+
+    /// A register with a constant, which is on the host.
+    fn constant(&mut self, tensor: &Tensor) -> Reg {
+        let index = self.tables.tensor(tensor);
+        self.code.emit_to(|dst| Instruction::LoadConst { dst, index })
     }
 
     fn args(&mut self, args: &[Arg]) -> Result<Regs, IrError> {
@@ -321,6 +323,7 @@ impl FunctionCodegen<'_, '_> {
             let mut deferred = Vec::new();
             self.check(ty, res, &format!("result of `{name}`"), &mut deferred)?;
             self.check_deferred(deferred)?;
+            return Ok(self.placed(res, ty));
         }
         Ok(res)
     }
@@ -332,7 +335,12 @@ impl FunctionCodegen<'_, '_> {
             }
             (memory::INVOKE_DPS_PACKED, [Arg::Str(name), Arg::Tuple(inputs), Arg::Tuple(outputs)]) => {
                 let func = self.tables.packed(name);
-                let (inputs, outputs) = (self.args(inputs)?, self.args(outputs)?);
+                let inputs = inputs.iter().map(|arg| match arg {
+                    // The function gets it on the host, where it is.
+                    Arg::Const(tensor) => Ok(self.constant(tensor)),
+                    other => self.arg(other),
+                });
+                let (inputs, outputs) = (inputs.collect::<Result<_, _>>()?, self.args(outputs)?);
                 self.code.emit(Instruction::InvokeDpsPacked { func, inputs, outputs });
                 // As for kernels, nothing reads the empty tuple.
                 Ok(self.code.reg())
@@ -445,6 +453,36 @@ impl FunctionCodegen<'_, '_> {
             src
         } else {
             self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device })
+        }
+    }
+
+    /// A register that holds the value in `src`, of type `ty`, with its tensors where their types say, or else on the device that
+    /// kernels run on. Tensors inside of closures, cells and data types stay where they are.
+    fn placed(&mut self, src: Reg, ty: &Type) -> Reg {
+        match ty {
+            Type::Tensor(it) => match it.vdevice {
+                Some(device) => self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device }),
+                None => self.on_device(src),
+            },
+            Type::Tuple(fields) if fields.iter().any(|field| self.moves(field)) => {
+                let fields = fields.iter().enumerate().map(|(i, field)| {
+                    let index = i as u32;
+                    let value = self.code.emit_to(|dst| Instruction::GetField { dst, src, index });
+                    self.placed(value, field)
+                });
+                let fields = fields.collect();
+                self.code.emit_to(|dst| Instruction::AllocADT { dst, tag: 0, fields })
+            }
+            _ => src,
+        }
+    }
+
+    /// True if a value of type `ty` has tensors that may have to be copied to another device.
+    fn moves(&self, ty: &Type) -> bool {
+        match ty {
+            Type::Tensor(it) => it.vdevice.is_some() || self.tables.device != Device::cpu(),
+            Type::Tuple(fields) => fields.iter().any(|field| self.moves(field)),
+            _ => false,
         }
     }
 

@@ -6,7 +6,7 @@ use super::InterpErrorKind;
 use super::machine::{FloatFn, IntFn, Machine, Trap};
 use super::math::{self, round_to};
 use crate::ir::Span;
-use crate::tir::{BinaryOp, bitwise, eval_int, logical, wrap_int};
+use crate::tir::{BinaryOp, bitwise, eval_int, float_to_int, logical, wrap_int};
 
 /// A computation of one value (of one lane, for a vector) that is not a handle.
 pub(super) enum Code {
@@ -165,16 +165,5 @@ pub(super) fn cast(code: Code, from: DataType, to: DataType) -> Code {
         Code::Int(f) => Code::Int(Box::new(move |m| Ok(wrap_int(i128::from(f(m)?), to)))),
         Code::Float(f) if to.is_float() => Code::Float(rounded(f, to)),
         Code::Float(f) => Code::Int(Box::new(move |m| Ok(float_to_int(f(m)?, to)))),
-    }
-}
-
-fn float_to_int(value: f64, to: DataType) -> i64 {
-    match to {
-        DataType::BOOL => (value != 0.0) as i64,
-        DataType::U64 => value as u64 as i64,
-        _ => {
-            let (low, high) = to.int_range().unwrap_or((0, 0));
-            (value as i128).clamp(low, high) as i64
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The cache of compiled kernels on disk.
 //!
-//! An entry is a shared library in a file that is named by a hash of everything it depends on, and sealed with a hash
-//! of its name and content (both blake3). Its content runs as code of this user, so nobody else may be able to write
+//! An entry is a shared library, or code for a GPU, in a file that is named by a hash of everything it depends on, and sealed
+//! with a hash of its name and content (both blake3). Its content runs as code of this user, so nobody else may be able to write
 //! it. The directory belongs to the user and is open to nobody else. No directory above it is a link, lets a group or
 //! everybody replace its entries, or belongs to anyone but the user and root. A reader first copies the content out of
 //! the file, then checks the seal, and loads the checked copy, not the file. Writers write to a temporary name and
@@ -24,14 +24,19 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Size of a seal in bytes.
 const SEAL: usize = blake3::OUT_LEN;
 
+/// What the names of entries end with, and those of files that are still being written.
+const EXTENSIONS: [&str; 4] = ["so", "cubin", "ptx", "part"];
+
 /// A directory with compiled kernels.
 #[derive(Clone, Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     dir: PathBuf,
+    /// What the names of its entries end with.
+    extension: &'static str,
 }
 
 /// The name of an entry: the hash of `parts`.
-pub(super) fn key(parts: &[&[u8]]) -> String {
+pub(crate) fn key(parts: &[&[u8]]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         hasher.update(&(part.len() as u64).to_le_bytes());
@@ -41,8 +46,11 @@ pub(super) fn key(parts: &[&[u8]]) -> String {
 }
 
 /// Location of the cache: `TVM_CACHE_DIR`, or `tvm-rs` in the cache directory of the platform: `$XDG_CACHE_HOME` or `~/.cache` on
-/// Linux, `~/Library/Caches` on macOS. The flag is true if the user named it in `TVM_CACHE_DIR`.
+/// Linux, `~/Library/Caches` on macOS. The flag is true if the user named it in `TVM_CACHE_DIR`. `None` if `TVM_CACHE` is `off`.
 fn location() -> Option<(PathBuf, bool)> {
+    if std::env::var_os("TVM_CACHE").is_some_and(|it| it == "off") {
+        return None;
+    }
     if let Some(dir) = std::env::var_os("TVM_CACHE_DIR").filter(|it| !it.is_empty()) {
         return Some((dir.into(), true));
     }
@@ -51,12 +59,12 @@ fn location() -> Option<(PathBuf, bool)> {
 }
 
 impl Cache {
-    /// Opens the user's cache; `None` if there is no safe location for one.
+    /// Opens the user's cache of shared libraries; `None` if it is switched off, or there is no safe location for one.
     ///
     /// # Errors
     /// When `TVM_CACHE_DIR` names a directory that others can write to. (An unsafe default location is not an error; it
     /// is not used.)
-    pub(super) fn of_user() -> Result<Option<Cache>, CodegenError> {
+    pub(crate) fn of_user() -> Result<Option<Cache>, CodegenError> {
         let Some((dir, named)) = location() else { return Ok(None) };
         match Cache::open(&dir) {
             Ok(cache) => Ok(Some(cache)),
@@ -72,7 +80,7 @@ impl Cache {
     ///
     /// # Errors
     /// When someone else can write to the directory or replace it.
-    pub(super) fn open(dir: &Path) -> Result<Cache, CodegenError> {
+    pub(crate) fn open(dir: &Path) -> Result<Cache, CodegenError> {
         let refuse = |path: &Path, reason: String| CodegenError::Cache { path: path.to_path_buf(), reason };
         let io = |path: &Path| {
             let path = path.to_path_buf();
@@ -95,20 +103,26 @@ impl Cache {
         builder.create(&dir).map_err(io(&dir))?;
         let metadata = fs::symlink_metadata(&dir).map_err(io(&dir))?;
         check_own(&dir, &metadata).map_err(|reason| refuse(&dir, reason))?;
-        Ok(Cache { dir })
+        Ok(Cache { dir, extension: "so" })
+    }
+
+    /// The cache of other entries in the same directory, whose names end with `extension`.
+    #[must_use]
+    pub(crate) fn of_kind(self, extension: &'static str) -> Cache {
+        Cache { extension, ..self }
     }
 
     /// The directory of the cache.
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        self.dir.join(format!("{key}.so"))
+        self.dir.join(format!("{key}.{}", self.extension))
     }
 
-    /// The library named `key`, if it is present and its seal is valid.
-    pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
+    /// The entry named `key`, if it is present and its seal is valid.
+    pub(crate) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let path = self.path(key);
         if !fs::symlink_metadata(&path).ok()?.is_file() {
             return None;
@@ -124,11 +138,11 @@ impl Cache {
         Some(bytes)
     }
 
-    /// Stores `library` under `key`.
+    /// Stores `content` under `key`.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(super) fn put(&self, key: &str, library: &[u8]) -> io::Result<()> {
+    pub(crate) fn put(&self, key: &str, content: &[u8]) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
         let part = self.dir.join(format!("{key}.{}.{unique}.part", std::process::id()));
@@ -137,8 +151,8 @@ impl Cache {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let written = options.open(&part).and_then(|mut file| {
-            file.write_all(library)?;
-            file.write_all(seal(key, library).as_bytes())
+            file.write_all(content)?;
+            file.write_all(seal(key, content).as_bytes())
         });
         let res = written.and_then(|()| fs::rename(&part, self.path(key)));
         if res.is_err() {
@@ -155,7 +169,7 @@ impl Cache {
         let mut entries = Vec::new();
         for file in files.flatten() {
             let path = file.path();
-            let ours = path.extension().is_some_and(|it| it == "so" || it == "part");
+            let ours = path.extension().is_some_and(|it| EXTENSIONS.iter().any(|known| it == *known));
             let Ok(metadata) = file.metadata() else { continue };
             if !ours || !metadata.is_file() {
                 continue;
@@ -179,9 +193,9 @@ impl Cache {
 }
 
 /// A hash of an entry's name and content.
-fn seal(key: &str, library: &[u8]) -> blake3::Hash {
+fn seal(key: &str, content: &[u8]) -> blake3::Hash {
     let key = blake3::derive_key("tvm kernel cache, seal of an entry", key.as_bytes());
-    blake3::keyed_hash(&key, library)
+    blake3::keyed_hash(&key, content)
 }
 
 /// The reason why a directory above the cache is not safe.

@@ -1,0 +1,92 @@
+//! The target on which programs run best on this machine: its GPU, if everything is there that running on it takes.
+
+use tvm_core::ir::Diagnose;
+use tvm_core::target::Target;
+use tvm_runtime::{Device, RuntimeError};
+
+use crate::cuda::image_compiler;
+use crate::{CodegenError, resolve};
+
+/// The best target of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BestTarget {
+    /// The first GPU, or the CPU.
+    pub target: Target,
+    /// Why it is not a GPU, as one line: `libcuda.so.1 was not found`.
+    pub no_gpu: Option<String>,
+}
+
+impl BestTarget {
+    /// Looks for a GPU that this build can use, and for the compiler of its kernels. Nothing is compiled. Never fails and never
+    /// panics: without a GPU, the target is the CPU.
+    ///
+    /// ```
+    /// let best = tvm_codegen::BestTarget::find();
+    /// if let Some(reason) = &best.no_gpu {
+    ///     println!("no GPU: {reason}; running on the CPU");
+    /// }
+    /// assert_eq!(best.target.is_gpu(), best.no_gpu.is_none());
+    /// ```
+    pub fn find() -> BestTarget {
+        match usable() {
+            Ok(()) => BestTarget { target: Target::cuda(), no_gpu: None },
+            Err(err) => BestTarget { target: resolve(&Target::host()), no_gpu: Some(reason(&err)) },
+        }
+    }
+}
+
+/// Fails unless kernels can be compiled for the first GPU and run there.
+fn usable() -> Result<(), CodegenError> {
+    Device::cuda(0).properties()?;
+    image_compiler()?.version()?;
+    Ok(())
+}
+
+/// `err` as one line.
+fn reason(err: &CodegenError) -> String {
+    match err {
+        CodegenError::Runtime(RuntimeError::DeviceFailure { message, .. }) => first_line(message),
+        CodegenError::Runtime(RuntimeError::Unsupported { feature, .. }) => {
+            format!("this build lacks the feature `{feature}`")
+        }
+        CodegenError::Target { message, .. } => first_line(message),
+        other => other.diagnostics().first().map(|it| first_line(&it.message)).unwrap_or_default(),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_one_line() {
+        let failure =
+            |message: &str| RuntimeError::DeviceFailure { device: Device::cuda(0), message: message.into() };
+        for (err, expected) in [
+            (failure("libcuda.so.1 was not found\n  help: install it").into(), "libcuda.so.1 was not found"),
+            (
+                RuntimeError::Unsupported { what: "cuda:0".into(), feature: "cuda" }.into(),
+                "this build lacks the feature `cuda`",
+            ),
+            (
+                CodegenError::Target {
+                    target: "cuda".into(),
+                    message: "libnvrtc is not found\n  help: …".into(),
+                },
+                "libnvrtc is not found",
+            ),
+            (RuntimeError::other("one\ntwo").into(), "one"),
+        ] {
+            assert_eq!(reason(&err), expected);
+        }
+        let best = BestTarget::find();
+        if cfg!(not(feature = "cuda")) {
+            assert_eq!(best.no_gpu.as_deref(), Some("this build lacks the feature `cuda`"));
+        }
+        assert_eq!(best.target.is_gpu(), best.no_gpu.is_none());
+    }
+}

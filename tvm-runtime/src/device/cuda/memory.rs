@@ -1,0 +1,152 @@
+//! Memory of a GPU: allocations, copies.
+#![allow(unsafe_code, reason = "device memory by address; each block says why it is sound")]
+
+use std::sync::Arc;
+
+use cudarc::driver::result;
+use cudarc::driver::sys::{CUdeviceptr, CUresult};
+
+use super::Device;
+use super::gpu::Gpu;
+use crate::error::RuntimeError;
+
+/// Memory on a GPU with unspecified content, freed when dropped.
+pub(crate) struct RawMemory {
+    /// `None` if there are no bytes.
+    gpu: Option<Arc<Gpu>>,
+    ptr: CUdeviceptr,
+    len: usize,
+}
+
+impl RawMemory {
+    /// Allocates `len` bytes on `device`.
+    ///
+    /// # Errors
+    /// When the device does not have them, or cannot be used.
+    pub(crate) fn alloc(device: Device, len: usize) -> Result<RawMemory, RuntimeError> {
+        let gpu = Gpu::of(device)?;
+        if len == 0 {
+            return Ok(RawMemory { gpu: None, ptr: 0, len });
+        }
+        let alloc = || {
+            if gpu.context.has_async_alloc() {
+                // SAFETY: a size that is not zero, and a stream that lives as long as the process.
+                unsafe { result::malloc_async(gpu.stream, len) }
+            } else {
+                // SAFETY: a size that is not zero.
+                unsafe { result::malloc_sync(len) }
+            }
+        };
+        let ptr = gpu.try_call(alloc).map_err(|err| match err.code() {
+            Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                RuntimeError::OutOfMemory { bytes: len as u64, device }
+            }
+            _ => gpu.failed(err),
+        })?;
+        Ok(RawMemory { gpu: Some(gpu), ptr, len })
+    }
+
+    /// The device address; 0 if there are no bytes.
+    pub(crate) fn address(&self) -> u64 {
+        self.ptr
+    }
+
+    /// The GPU and the address `offset` bytes into the memory; an error unless `len` bytes follow. `None` for no bytes.
+    fn place(&self, offset: usize, len: usize) -> Result<Option<(Arc<Gpu>, CUdeviceptr)>, RuntimeError> {
+        match (offset.checked_add(len), &self.gpu) {
+            (Some(end), Some(gpu)) if end <= self.len && len > 0 => {
+                // The context is made current for this thread.
+                Ok(Some((Gpu::of(gpu.device)?, self.ptr + offset as CUdeviceptr)))
+            }
+            (Some(end), _) if end <= self.len => Ok(None),
+            _ => Err(RuntimeError::BadData("a copy beyond the end of a device buffer")),
+        }
+    }
+
+    /// Copies `bytes` to the place `offset` bytes into the memory.
+    ///
+    /// # Errors
+    /// When they do not fit there, or the device cannot be used.
+    pub(crate) fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
+        let Some((gpu, to)) = self.place(offset, bytes.len())? else { return Ok(()) };
+        // SAFETY: the place lies in this memory; the driver has read the bytes on return.
+        gpu.call(|| unsafe { result::memcpy_htod_sync(to, bytes) })
+    }
+
+    /// Copies the bytes from the place `offset` bytes into the memory on, after everything that was launched before.
+    ///
+    /// # Errors
+    /// When they are not in the memory, the device cannot be used, or a kernel that was launched before failed.
+    pub(crate) fn copy_to_host(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RuntimeError> {
+        let Some((gpu, from)) = self.place(offset, bytes.len())? else { return Ok(()) };
+        // SAFETY: the place lies in this memory; the copy is complete on return.
+        gpu.waits(|| unsafe { result::memcpy_dtoh_sync(bytes, from) })
+    }
+}
+
+impl Drop for RawMemory {
+    fn drop(&mut self) {
+        let Some(gpu) = self.gpu.take() else { return };
+        // A failure leaves the memory to the driver, which frees it with the process.
+        let Ok(gpu) = Gpu::of(gpu.device) else { return };
+        let _ = gpu.try_call(|| {
+            if gpu.context.has_async_alloc() {
+                // SAFETY: allocated in `alloc` in this way, and freed once, after the work in the stream.
+                unsafe { result::free_async(self.ptr, gpu.stream) }
+            } else {
+                // SAFETY: allocated in `alloc` in this way, and freed once; the driver waits for the work on the device.
+                unsafe { result::free_sync(self.ptr) }
+            }
+        });
+    }
+}
+
+/// The memory of a tensor on a GPU.
+pub(crate) struct CudaBuffer {
+    memory: RawMemory,
+    device: Device,
+}
+
+impl CudaBuffer {
+    /// Allocates `len` zero bytes.
+    pub(crate) fn alloc(device: Device, len: usize) -> Result<CudaBuffer, RuntimeError> {
+        let memory = RawMemory::alloc(device, len)?;
+        if let Some(gpu) = &memory.gpu {
+            // SAFETY: `len` bytes were just allocated there.
+            gpu.call(|| unsafe { result::memset_d8_async(memory.ptr, 0, len, gpu.stream) })?;
+        }
+        Ok(CudaBuffer { memory, device })
+    }
+
+    /// The device address.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        std::ptr::without_provenance_mut(self.memory.ptr as usize)
+    }
+
+    pub(crate) fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
+        self.memory.copy_from_host(offset, bytes)
+    }
+
+    pub(crate) fn copy_to_host(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RuntimeError> {
+        self.memory.copy_to_host(offset, bytes)
+    }
+
+    /// The device that has the memory.
+    pub(in crate::device) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Copies `len` bytes between two buffers of one device.
+    pub(crate) fn copy(
+        from: &CudaBuffer,
+        from_offset: usize,
+        to: &CudaBuffer,
+        to_offset: usize,
+        len: usize,
+    ) -> Result<(), RuntimeError> {
+        let places = (from.memory.place(from_offset, len)?, to.memory.place(to_offset, len)?);
+        let (Some((gpu, src)), Some((_, dst))) = places else { return Ok(()) };
+        // SAFETY: both places lie in their buffers, which are freed after the work in the stream.
+        gpu.call(|| unsafe { result::memcpy_dtod_async(dst, src, len, gpu.stream) })
+    }
+}
