@@ -178,40 +178,67 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
     Some(PrimFunc { attrs, ..new })
 }
 
+/// The largest factor between two extents, as of an image and one of half its size.
+const MAX_FACTOR: i64 = 8;
+
 /// `func` with dimensions instead of all extents that are expressions of scalars, which nothing else may depend on. An extent that is
-/// the sum of those before it along the same axis, as that of rows that are joined, becomes the sum of their dimensions.
+/// a multiple of another one and a number becomes that of its dimension. So does one that is the sum of those before it along the
+/// same axis, as that of rows that are joined.
 fn replaced_together(func: &PrimFunc) -> Option<PrimFunc> {
     let dims = dims(func);
     let mut scalars: Vec<Var> = Vec::new();
-    // Axes, extents, and what replaces them, in the order of the parameters.
-    let mut found: Vec<(usize, PrimExpr, PrimExpr)> = Vec::new();
+    // Axes and extents in the order of the parameters.
+    let mut found: Vec<(usize, &PrimExpr)> = Vec::new();
     for buffer in func.params.iter().filter_map(Param::buffer) {
         for (axis, extent) in buffer.shape.iter().enumerate().filter(|(_, extent)| is_quotient(extent)) {
-            let mut of_extent = Vec::new();
+            let known = scalars.len();
             any_expr(extent, &mut |it| {
-                of_extent.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
+                scalars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
                 false
             });
-            let Some(scalar) = of_extent.first().cloned() else { continue };
-            scalars.extend(of_extent);
-            let known = found.iter().find(|(_, it, _)| same(it, extent));
-            let on_axis = || found.iter().filter(|it| it.0 == axis);
-            let sum = |of: fn(&(usize, PrimExpr, PrimExpr)) -> &PrimExpr| {
-                on_axis().map(of).cloned().reduce(|a, b| a + b).filter(|_| on_axis().count() > 1)
-            };
-            let dim = match (known, sum(|it| &it.1)) {
-                (Some((_, _, dim)), _) => dim.clone(),
-                (None, Some(joined)) if prove_equal(&joined, extent) => sum(|it| &it.2)?,
-                (None, _) => Var::index(scalar.name()).into(),
-            };
-            found.push((axis, extent.clone(), dim));
+            found.extend((scalars.len() > known).then_some((axis, extent)));
         }
     }
-    let dims = found.into_iter().map(|(_, extent, dim)| (extent, dim)).collect();
-    let mut new = Replace { dims, buffers: FxHashMap::default() }.func(func);
+    let name = scalars.first()?.name();
+    // The extent, which is no multiple of another one, and the number and factor with which it makes `extent`.
+    let multiple_of = |extent: &PrimExpr| {
+        found.iter().find_map(|&(_, of)| {
+            (2..=MAX_FACTOR).find_map(|factor| {
+                let plus = simplify_dim(&(extent - of * factor)).as_int()?;
+                Some((of.clone(), factor, plus))
+            })
+        })
+    };
+    let mut replaced: Vec<(PrimExpr, PrimExpr)> = Vec::new();
+    let dim_of = |replaced: &[(PrimExpr, PrimExpr)], extent: &PrimExpr| {
+        replaced.iter().find(|(it, _)| same(it, extent)).map(|(_, dim)| dim.clone())
+    };
+    for (i, &(axis, extent)) in found.iter().enumerate() {
+        let on_axis = || found[..i].iter().filter(|it| it.0 == axis).map(|it| it.1);
+        let joined = on_axis().cloned().reduce(|a, b| a + b).filter(|_| on_axis().count() > 1);
+        if multiple_of(extent).is_some() || dim_of(&replaced, extent).is_some() {
+            continue;
+        }
+        let sum = || on_axis().map(|it| dim_of(&replaced, it)).reduce(|a, b| Some(a? + b?)).flatten();
+        let dim = joined.filter(|it| prove_equal(it, extent)).and_then(|_| sum());
+        replaced.push((extent.clone(), dim.unwrap_or_else(|| Var::index(name).into())));
+    }
+    for &(_, extent) in &found {
+        let Some((of, factor, plus)) = multiple_of(extent) else { continue };
+        let dim = dim_of(&replaced, &of)? * factor + plus;
+        replaced.push((extent.clone(), dim));
+    }
+    // Other sums have the same terms and another number, as with padding.
+    let atoms = replaced.iter().filter_map(|(extent, dim)| {
+        let (atom, plus) = number_apart(extent);
+        (plus != 0).then(|| (atom.clone(), simplify_dim(&(dim - plus))))
+    });
+    let atoms: Vec<_> = atoms.collect();
+    replaced.extend(atoms);
+    let mut new = Replace { dims: replaced, buffers: FxHashMap::default() }.func(func);
     // In regions, the extents may be in another form.
     new.body = NewRegions.mutate_stmt(&new.body).unwrap_or(new.body);
-    (!scalars.is_empty() && scalars.iter().all(|var| !uses(&new, var))).then_some(new)
+    scalars.iter().all(|var| !uses(&new, var)).then_some(new)
 }
 
 /// The parts of `(of + add) // div`.
@@ -378,6 +405,18 @@ mod tests {
         assert!(a.as_var().is_some() && b.as_var().is_some() && a.as_var() != b.as_var(), "{new}");
         assert!(same(sum, &(a + b)), "{new}");
         assert!(!new.to_string().contains("/ 2"), "{new}");
+    }
+
+    /// An image of `4 q + 4` rows becomes one of `2 q + 2`, where `q` is `(h - 1) / 8`.
+    #[test]
+    fn multiples_become_multiples_of_a_dimension() {
+        let quarter = (PrimExpr::from(&Var::index("h")) - 1i64).floordiv(8);
+        let [rows, half] = [4, 2].map(|it| simplify_dim(&(&quarter * it + it)));
+        let x = placeholder("x", [rows], DataType::F32);
+        let y = compute("y", [half], &[&x], |i| x.at([&i[0] * 2i64]));
+        let new = with_own_dims(&create_prim_func("f", &[x], &[y]).unwrap()).unwrap();
+        let [rows, half] = &extents(&new)[..] else { panic!("{new}") };
+        assert!(half.as_var().is_some() && same(rows, &(half * 2i64)), "{new}");
     }
 
     #[test]
