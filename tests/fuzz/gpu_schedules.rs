@@ -45,13 +45,15 @@ fn fuzz_gpu_schedules() {
     }
     println!(
         "gpu_schedules: {traces} traces of {} kernels, {} steps accepted, {} refused, {} run as threads of a GPU ({} with \
-         barriers, {} with shuffles), {} too long to run",
+         barriers, {} with shuffles, {} too large in \
+         some size), {} too long to run",
         cases.len(),
         total.accepted,
         total.refused,
         total.kernels,
         total.barriers,
         total.shuffles,
+        total.too_large,
         total.too_long
     );
 }
