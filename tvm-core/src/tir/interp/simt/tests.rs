@@ -241,3 +241,41 @@ fn threads_reach_a_barrier_together() {
     let err = Program::compile(&kernel(3)).unwrap().run(&mut args()).unwrap_err();
     assert!(matches!(err.kind, InterpErrorKind::Divergence { .. }), "{err}");
 }
+
+/// `y[t]` is `x[t ^ bits]`, exchanged between `threads` threads; with `part`, by the first of them alone.
+fn exchanged(threads: i64, bits: i64, part: bool) -> PrimFunc {
+    let buffer = |name| Buffer::new(name, [PrimExpr::index(64)], F32);
+    let (x, y, tx) = (buffer("x"), buffer("y"), Var::index("tx"));
+    let i = || PrimExpr::from(&tx);
+    let args = [x.load([i()]), PrimExpr::int(bits, DataType::I32)];
+    let store = Stmt::store(&y, [i()], PrimExpr::call(Intrinsic::WarpShuffleXor, args, F32));
+    let body = if part { Stmt::if_then_else(i().less(16), store, None) } else { store };
+    let kernel = thread(ThreadTag::ThreadIdxX, &tx, threads, body);
+    PrimFunc::new("f", [Param::In(x), Param::Out(y)], BlockRealize::opaque(Block::root(vec![], kernel)))
+}
+
+#[test]
+fn threads_of_a_warp_exchange_values() {
+    let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let run = |func: &PrimFunc, seed: Option<u64>| {
+        let value = |data: &[f32]| Value::Tensor(Tensor::from_slice(data, &[64]).unwrap());
+        let mut args = vec![value(&x), value(&[0.0; 64])];
+        let program = Program::compile(func).unwrap();
+        match seed {
+            Some(seed) => program.strict(seed).run(&mut args),
+            None => program.run(&mut args),
+        }
+        .map(|()| y(&args))
+    };
+    for bits in [1, 5, 16] {
+        let want: Vec<f32> = (0..64).map(|i| (i ^ bits) as f32).collect();
+        for seed in [None, Some(1), Some(2)] {
+            assert_eq!(run(&exchanged(64, bits, false), seed).unwrap(), want, "{bits}");
+        }
+    }
+    // A thread of the warp is missing, or takes another path.
+    for func in [exchanged(20, 16, false), exchanged(32, 1, true)] {
+        let err = run(&func, Some(3)).unwrap_err();
+        assert!(matches!(err.kind, InterpErrorKind::Divergence { .. }), "{err}");
+    }
+}
