@@ -50,6 +50,11 @@ pub(super) enum Simt {
         body: Box<Simt>,
         span: Span,
     },
+    While {
+        condition: IntFn,
+        body: Box<Simt>,
+        span: Span,
+    },
     If {
         condition: IntFn,
         cases: [Option<Box<Simt>>; 2],
@@ -200,8 +205,14 @@ impl Compiler {
                 Ok(Simt::Block { enter, allocs, prepare, body, span })
             }
             Stmt::BufferStore(it) if shuffle(&it.value).is_some() => self.simt_shuffle(it),
+            Stmt::While(it) => {
+                let condition = self.int(&it.condition)?;
+                self.enclosing.push(Enclosing::While);
+                let body = self.simt(&it.body);
+                self.enclosing.pop();
+                Ok(Simt::While { condition, body: Box::new(body?), span: it.span.clone() })
+            }
             Stmt::BufferStore(_)
-            | Stmt::While(_)
             | Stmt::Bind(_)
             | Stmt::AllocBuffer(_)
             | Stmt::DeclBuffer(_)
@@ -413,6 +424,13 @@ impl Simt {
                     }
                 }
                 body.run(m, &mut more, base)
+            }
+            Simt::While { condition, body, span } => {
+                while agreed(m, all, "a condition", span, condition)? != 0 {
+                    m.step()?;
+                    body.run(m, all, base)?;
+                }
+                Ok(())
             }
             Simt::If { condition, cases: [then_case, else_case], span } => {
                 let holds = agreed(m, all, "a condition", span, condition)? != 0;

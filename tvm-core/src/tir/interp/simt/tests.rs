@@ -279,3 +279,31 @@ fn threads_of_a_warp_exchange_values() {
         assert!(matches!(err.kind, InterpErrorKind::Divergence { .. }), "{err}");
     }
 }
+
+/// Threads that wait for each other in a `while`, whose condition holds in all of them as often.
+#[test]
+fn threads_wait_in_a_while() {
+    let kernel = |sync: bool| {
+        program(|x, y, sh| {
+            let tx = Var::index("tx");
+            let i = || PrimExpr::from(&tx);
+            let count = Buffer::with_scope("count", [PrimExpr::index(1)], F32, Scope::Local);
+            let (at, float) = (|| [PrimExpr::index(0)], |value: f64| PrimExpr::float(value, F32));
+            let again = seq(vec![
+                Some(Stmt::store(sh, [i()], x.load([i()]))),
+                sync.then(barrier),
+                Some(Stmt::store(y, [i()], sh.load([PrimExpr::index(N - 1) - i()]))),
+                sync.then(barrier),
+                Some(Stmt::store(&count, at(), count.load(at()) + float(1.0))),
+            ]);
+            let condition = count.load(at()).less(float(3.0));
+            let body = seq(vec![
+                Some(AllocBuffer::new(count.clone()).into()),
+                Some(Stmt::store(&count, at(), float(0.0))),
+                Some(While { condition, body: again, span: Span::none() }.into()),
+            ]);
+            thread(ThreadTag::ThreadIdxX, &tx, N, body)
+        })
+    };
+    check(&kernel(true), &reversed(), &[kernel(false)]);
+}
