@@ -12,7 +12,7 @@ use tvm::tir::schedule::{Schedule, ScheduleError, StmtSRef, Trace};
 use tvm::tir::{BlockRealize, ForKind, PrimFunc, Scope};
 
 use crate::case::Case;
-use crate::steps::{Handles, step};
+use crate::steps::{Done, Handles};
 
 /// Counts of steps.
 #[derive(Default)]
@@ -21,6 +21,11 @@ pub(crate) struct Count {
     pub(crate) refused: usize,
     /// Number of traces whose program became kernels of a GPU.
     pub(crate) kernels: usize,
+    /// Number of these whose threads wait for each other, and whose threads exchange values.
+    pub(crate) barriers: usize,
+    pub(crate) shuffles: usize,
+    /// Number of these that a GPU refuses in some size, because a block has too many threads.
+    pub(crate) too_large: usize,
     /// Number of traces whose program takes too long to run.
     pub(crate) too_long: usize,
 }
@@ -34,11 +39,19 @@ pub(crate) struct Failure {
     pub(crate) what: String,
 }
 
+/// Applies the step that a seed determines.
+pub(crate) type Steps = fn(&mut Schedule, &mut Handles, u64) -> Done;
+
 /// Runs the steps of `seeds` on the program of `case`. Returns the resulting
 /// program (`None` if it takes too long or is for a GPU), or the failed
 /// check.
-pub(crate) fn check(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<PrimFunc>, Failure> {
-    let checked = catch_unwind(AssertUnwindSafe(|| unguarded(case, seeds, count)));
+pub(crate) fn check(
+    steps: Steps,
+    case: &Case,
+    seeds: &[u64],
+    count: &mut Count,
+) -> Result<Option<PrimFunc>, Failure> {
+    let checked = catch_unwind(AssertUnwindSafe(|| unguarded(steps, case, seeds, count)));
     checked.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|it| (*it).to_string()));
@@ -46,12 +59,17 @@ pub(crate) fn check(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Opt
     })
 }
 
-fn unguarded(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<PrimFunc>, Failure> {
+fn unguarded(
+    steps: Steps,
+    case: &Case,
+    seeds: &[u64],
+    count: &mut Count,
+) -> Result<Option<PrimFunc>, Failure> {
     let mut s = schedule(case)?;
     let mut handles = Handles::default();
     for &seed in seeds {
         let before = s.func().clone();
-        let done = step(&mut s, &mut handles, seed);
+        let done = steps(&mut s, &mut handles, seed);
         let fail = |what: String| failure(&s, &done.call, &what);
         match &done.result {
             Ok(()) if done.foreign => {
@@ -86,8 +104,20 @@ fn unguarded(case: &Case, seeds: &[u64], count: &mut Count) -> Result<Option<Pri
         Err(it) => return Err(fail("lowering", it)),
     };
     count.kernels += usize::from(gpu);
+    let text = if gpu { lowered.to_string() } else { String::new() };
+    count.barriers += usize::from(text.contains("storage_sync"));
+    count.shuffles += usize::from(text.contains("warp_shuffle_xor"));
     let fits = case.interpret(s.func(), false).map_err(|it| fail("interpreter", it))?;
-    let fits = fits && case.interpret(&lowered, true).map_err(|it| fail("interpreter, lowered", it))?;
+    let fits = fits
+        && match case.interpret(&lowered, true) {
+            Ok(fits) => fits,
+            // Extents of threads that are symbolic are compared with the limits at the call.
+            Err(err) if gpu && err.contains("a GPU runs at most") => {
+                count.too_large += 1;
+                return Ok(None);
+            }
+            Err(err) => return Err(fail("interpreter, lowered", err)),
+        };
     count.too_long += usize::from(!fits);
     let native = fits && !gpu;
     Ok(native.then(|| s.into_func()))
@@ -125,13 +155,13 @@ pub(crate) fn lowered(func: &PrimFunc, gpu: bool) -> Result<PrimFunc, String> {
 
 /// Shrinks a failing trace by leaving out steps of `seeds`; returns the smallest trace found that still fails, with its
 /// failure.
-pub(crate) fn shrink(case: &Case, seeds: &[u64], failure: Failure) -> (Vec<u64>, Failure) {
+pub(crate) fn shrink(steps: Steps, case: &Case, seeds: &[u64], failure: Failure) -> (Vec<u64>, Failure) {
     let (mut seeds, mut failure) = (seeds.to_vec(), failure);
     let mut at = 0;
     while at < seeds.len() {
         let mut fewer = seeds.clone();
         fewer.remove(at);
-        match check(case, &fewer, &mut Count::default()) {
+        match check(steps, case, &fewer, &mut Count::default()) {
             Err(other) => {
                 (seeds, failure) = (fewer, other);
                 at = 0;

@@ -4,6 +4,7 @@
 mod case;
 mod check;
 mod default_schedules;
+mod gpu_schedules;
 mod graphs;
 mod kernels;
 mod native;

@@ -12,6 +12,7 @@ use crate::case::Case;
 use crate::check::{Count, check, shrink};
 use crate::kernels;
 use crate::native::{check_batch, targets};
+use crate::steps::step;
 
 /// Number of programs that are compiled as one unit, and number of traces per compiled one.
 const BATCH: usize = 48;
@@ -42,11 +43,11 @@ fn fuzz_schedules() {
         let case = rng.pick(&cases);
         let seeds: Vec<u64> = (0..rng.range(1, 12)).map(|_| rng.next()).collect();
         traces += 1;
-        match check(case, &seeds, &mut total) {
+        match check(step, case, &seeds, &mut total) {
             Ok(Some(func)) if traces % EVERY == 0 => batch.push((case, func)),
             Ok(_) => {}
             Err(failure) => {
-                let (_, failure) = shrink(case, &seeds, failure);
+                let (_, failure) = shrink(step, case, &seeds, failure);
                 let key = format!("kernel `{}`, {}", case.kernel.name, failure.at);
                 let text = || (format!("seed {seed}: {}", failure.what), 0);
                 failures.entry(key).or_insert_with(text).1 += 1;

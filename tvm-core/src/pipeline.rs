@@ -64,6 +64,7 @@ impl Pass {
         tir::transform::hoist_expressions,
         tir::transform::inject_prefetch,
         tir::transform::loop_partition,
+        tir::transform::lower_cross_thread_reduction,
         tir::transform::lower_init_block,
         tir::transform::lower_intrin,
         tir::transform::lower_match_buffer,

@@ -11,6 +11,7 @@ use crate::step::Steps;
 /// The targets: name, arguments of `cargo test` before the name of the test, name of the test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("schedules", &["-p", "tvm", "--test", "fuzz"], "schedules::fuzz_schedules"),
+    ("gpu_schedules", &["-p", "tvm", "--test", "fuzz"], "gpu_schedules::fuzz_gpu_schedules"),
     ("short_schedules", &["-p", "tvm", "--test", "fuzz"], "short::fuzz_short_schedules"),
     (
         "default_schedules",

@@ -267,7 +267,8 @@ fn operations(intrinsic: Intrinsic) -> i128 {
         | Operands::Condition
         | Operands::Element
         | Operands::Packed
-        | Operands::Scope => 0,
+        | Operands::Scope
+        | Operands::Exchange => 0,
     }
 }
 

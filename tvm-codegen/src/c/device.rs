@@ -84,7 +84,9 @@ impl Unit {
         f.stmt(&kernel.body)?;
         let body = std::mem::take(&mut f.body);
         let threads = kernel.block().iter().try_fold(1i64, |count, it| Some(count * it.as_int()?));
-        let bounds = threads.map(|count| format!("__launch_bounds__({count}) ")).unwrap_or_default();
+        let bounds = threads
+            .map(|count| format!("__launch_bounds__({count}, {}) ", least_blocks(count)))
+            .unwrap_or_default();
         let params_text = texts.join(", ");
         let _ = write!(
             self.functions,
@@ -92,4 +94,10 @@ impl Unit {
         );
         Ok(params)
     }
+}
+
+/// Blocks of so many threads that a multiprocessor is to run at least: 512 threads, for which it has 128 registers each. Without
+/// this number, ptxas guesses one for which it may spill registers. Every architecture runs 16 blocks at a time.
+fn least_blocks(threads: i64) -> i64 {
+    (512 / threads.max(1)).clamp(1, 16)
 }

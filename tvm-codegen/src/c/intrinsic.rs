@@ -104,6 +104,12 @@ impl Function<'_> {
             Intrinsic::IsInf if from.is_scalar() => {
                 return Ok(self.unit.dialect.is("inf", &args[0].1, from));
             }
+            Intrinsic::WarpShuffleXor => {
+                return match self.unit.dialect {
+                    Dialect::C => not_supported("`warp_shuffle_xor` in code for a CPU".to_string()),
+                    Dialect::Cuda => Ok(format!("tvm_shuffle_xor({}, {})", args[0].1, args[1].1)),
+                };
+            }
             Intrinsic::StorageSync => {
                 return Ok(match self.unit.dialect {
                     Dialect::C => "0".into(),

@@ -6,7 +6,7 @@
 //! words for. TVM counterpart: `CodeGenCUDA`.
 //!
 //! A failed assertion is recorded in memory of the GPU, and its thread ends; kernels that are launched after it in the same
-//! call end at once. Waiting threads do not wait for one that has ended (from `sm_70` on).
+//! call end at once. Waiting threads, and those of a warp that exchange values, do not wait for one that has ended (from `sm_70` on).
 //!
 //! Files: `image` compiles the source, by default with NVIDIA's library (`nvrtc`), and caches the code. `host` evaluates the host's
 //! part of a program to a list of steps. `load` makes kernels of both, which the runtime launches. Statements and expressions are
@@ -23,7 +23,9 @@ use std::fmt::Write as _;
 use tvm_core::ir::IRModule;
 use tvm_core::target::{GpuArch, Target};
 use tvm_core::tir::analysis::DeviceKernel;
-use tvm_core::tir::{Failure, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Stmt, Visitor, walk_stmt};
+use tvm_core::tir::{
+    Failure, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
+};
 use tvm_runtime::{CodeFormat, Module};
 
 pub use host::{HostError, HostProgram};
@@ -59,13 +61,16 @@ pub struct CudaKernel {
 }
 
 impl CudaKernel {
-    /// True if threads of a block wait for each other.
+    /// True if threads of a block wait for each other, or exchange values.
     pub fn has_barriers(&self) -> bool {
         struct Find(bool);
         impl Visitor for Find {
             fn visit_expr(&mut self, expr: &PrimExpr) {
-                self.0 |= matches!(expr, PrimExpr::Call(it)
-                    if it.callee == PrimCallee::Intrinsic(Intrinsic::StorageSync));
+                self.0 |= matches!(expr, PrimExpr::Call(it) if matches!(
+                    it.callee,
+                    PrimCallee::Intrinsic(Intrinsic::StorageSync | Intrinsic::WarpShuffleXor)
+                ));
+                walk_expr(self, expr);
             }
         }
         let mut find = Find(false);

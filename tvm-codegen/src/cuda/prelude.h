@@ -29,6 +29,17 @@ typedef unsigned long long uint64_t;
 #define TVM_UNROLL(n) TVM_PRAGMA(unroll n)
 #define TVM_REMAINDER TVM_PRAGMA(unroll 1)
 TVM_INLINE void tvm_barrier() { __syncthreads(); }
+/* The value of the thread of the warp whose number differs in `bits`; all threads of a warp call it together. */
+TVM_INLINE int tvm_exchange(int x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
+TVM_INLINE unsigned tvm_exchange(unsigned x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
+TVM_INLINE int64_t tvm_exchange(int64_t x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
+TVM_INLINE uint64_t tvm_exchange(uint64_t x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
+TVM_INLINE float tvm_exchange(float x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
+TVM_INLINE double tvm_exchange(double x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
+template <class T>
+TVM_INLINE T tvm_shuffle_xor(T x, int bits) {
+  return (T)tvm_exchange(+x, bits);
+}
 TVM_INLINE int tvm_ones(uint64_t x) { return __popcll(x); }
 TVM_INLINE int tvm_leading_zeros(uint64_t x) { return __clzll((int64_t)x); }
 TVM_INLINE bool tvm_first(int64_t *at, int64_t value) {

@@ -114,6 +114,7 @@ impl<'ctx> Function<'ctx, '_> {
             | Intrinsic::ArgShape
             | Intrinsic::ArgIsCompact
             | Intrinsic::ArgScalar => self.kernel_arg(intrinsic, args, &values, dtype),
+            Intrinsic::WarpShuffleXor => unsupported("`warp_shuffle_xor` in code for a CPU"),
             Intrinsic::StorageSync => unsupported("`storage_sync` in code for a CPU"),
             _ => match intrinsic.libm() {
                 Some(name) => self.libm(name, &values, dtype),

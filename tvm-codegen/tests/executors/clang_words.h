@@ -6,6 +6,9 @@
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #include <__clang_cuda_builtin_vars.h>
 extern "C" __device__ void __syncthreads();
+#define TVM_SHUFFLE(T) __device__ T __shfl_xor_sync(unsigned, T, int);
+TVM_SHUFFLE(int) TVM_SHUFFLE(unsigned) TVM_SHUFFLE(long long) TVM_SHUFFLE(unsigned long long)
+TVM_SHUFFLE(float) TVM_SHUFFLE(double)
 extern "C" __device__ int __popcll(unsigned long long);
 extern "C" __device__ int __clzll(long long);
 __device__ unsigned long long atomicCAS(unsigned long long *, unsigned long long, unsigned long long);

@@ -18,7 +18,7 @@
 #include <vector>
 
 #define __global__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("tvm_shared")))
 #define TVM_INLINE static inline __attribute__((unused))
 #define TVM_UNROLL(n)
@@ -41,7 +41,10 @@ struct Fiber {
   ucontext_t context;
   Index index;
   bool done, waits;
+  /* How many values it has given to its warp. */
+  size_t shuffles;
 };
+static const size_t WARP = 32;
 static const size_t STACK = 256 * 1024;
 static std::vector<Fiber> fibers;
 static std::vector<char *> stacks;
@@ -54,6 +57,24 @@ static inline void tvm_barrier() {
   if (!with_fibers) stop("a barrier in a kernel that has none");
   fibers[current].waits = true;
   swapcontext(&fibers[current].context, &scheduler);
+}
+/* The two last values that each thread gave to its warp. */
+static std::vector<uint64_t> given[2];
+/* Threads of a warp wait for each other here, and for no other warp. */
+template <class T>
+static inline T tvm_shuffle_xor(T x, int bits) {
+  if (!with_fibers) stop("a shuffle in a kernel that has none");
+  if (fibers.size() % WARP != 0) stop("a shuffle in a block that is no multiple of a warp");
+  Fiber &own = fibers[current];
+  size_t parity = own.shuffles++ % 2;
+  memcpy(&given[parity][current], &x, sizeof(T));
+  swapcontext(&own.context, &scheduler);
+  const Fiber &other = fibers[current ^ bits];
+  /* A thread that found a failure has ended. */
+  if (other.done && other.shuffles < own.shuffles) return x;
+  if (other.shuffles - own.shuffles > 1) stop("a shuffle that a thread of the warp misses");
+  memcpy(&x, &given[parity][current ^ bits], sizeof(T));
+  return x;
 }
 static void enter() {
   body();
@@ -110,14 +131,23 @@ static void run_block(Index block, bool backwards) {
     fibers[i].context.uc_link = &scheduler;
     makecontext(&fibers[i].context, enter, 0);
   }
+  for (std::vector<uint64_t> &it : given) it.assign(count, 0);
   for (size_t left = count; left > 0;) {
-    for (size_t i = 0; i < count; ++i) {
-      current = at(i);
-      if (fibers[current].done) continue;
-      fibers[current].waits = false;
-      threadIdx = fibers[current].index;
-      swapcontext(&scheduler, &fibers[current].context);
-      left -= fibers[current].done;
+    for (Fiber &fiber : fibers) fiber.waits = false;
+    /* Each warp runs up to a barrier before the next one starts. */
+    for (size_t first = 0; first < count; first += WARP) {
+      for (bool runs = true; runs;) {
+        runs = false;
+        for (size_t i = first; i < count && i < first + WARP; ++i) {
+          current = at(i);
+          Fiber &fiber = fibers[current];
+          if (fiber.done || fiber.waits) continue;
+          threadIdx = fiber.index;
+          swapcontext(&scheduler, &fiber.context);
+          left -= fiber.done;
+          runs |= !fiber.done && !fiber.waits;
+        }
+      }
     }
   }
 }

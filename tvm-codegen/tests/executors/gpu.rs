@@ -189,7 +189,7 @@ fn the_host_checks_arguments() {
     let good = plan([[40, 50], [50, 60], [40, 60]]).unwrap();
     let last = good.steps.last().unwrap();
     let generator::Step::Launch { grid, block, .. } = last;
-    assert_eq!((grid, block), (&[40, 1, 1], &[256, 1, 1]));
+    assert_eq!((grid, block), (&[80, 1, 1], &[32, 8, 1]));
     assert!(plan([[0, 3], [3, 4], [0, 4]]).unwrap().steps.is_empty(), "there is nothing to compute");
     let err = plan([[4, 5], [6, 7], [4, 7]]).unwrap_err();
     assert_eq!(err, "an argument does not fit: expected 5, got 6");
@@ -222,7 +222,7 @@ fn source_is_the_same_each_time_and_only_of_cuda() {
     assert_eq!(text, emit(&module, &target, EmitKind::Cuda).unwrap());
     let text = String::from_utf8(text).unwrap();
     assert!(
-        text.contains("extern \"C\" __global__ void __launch_bounds__(256) tvm_kernel_matmul_k0("),
+        text.contains("extern \"C\" __global__ void __launch_bounds__(256, 2) tvm_kernel_matmul_k0("),
         "{text}"
     );
     assert!(!text.contains("#include"), "{text}");

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use super::analysis::BlockInfo;
 use crate::arith::Analyzer;
 use crate::tir::analysis::same_indices;
-use crate::tir::schedule::Schedule;
+use crate::tir::schedule::{Schedule, ScheduleError};
 use crate::tir::{Block, BlockRealize, Buffer, BufferLoad, IterKind, PrimExpr, any_expr, for_each_load};
 
 /// Number of operations that may be computed again.
@@ -99,4 +100,26 @@ pub(super) fn in_bounds(block: &Block, indices: &[PrimExpr], buffer: &Buffer) ->
     indices.iter().zip(buffer.shape.iter()).all(|(index, extent)| {
         analyzer.can_prove_less_equal(&PrimExpr::index(0), index) && analyzer.can_prove_less(index, extent)
     })
+}
+
+/// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles; true if it did.
+pub(super) fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<bool, ScheduleError> {
+    let Some(store) = &info.store else { return Ok(false) };
+    let reader = s
+        .state()
+        .leaf_blocks()
+        .iter()
+        .find(|it| {
+            it.block.name != info.name && it.block.reads.iter().any(|read| read.buffer == store.buffer)
+        })
+        .map(|it| it.block.name.clone());
+    if let Some(name) = reader {
+        let mut fork = s.clone();
+        let reader = fork.block(&name)?;
+        if fork.reverse_compute_inline(reader).is_ok() {
+            *s = fork;
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -18,6 +18,7 @@ mod narrow;
 mod normal;
 mod phases;
 mod plain_loops;
+mod row_chain;
 #[cfg(test)]
 mod tests;
 

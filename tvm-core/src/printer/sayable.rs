@@ -343,6 +343,7 @@ impl Sayable {
                 | Intrinsic::ArgIsCompact
                 | Intrinsic::ArgScalar
                 | Intrinsic::StorageSync
+                | Intrinsic::WarpShuffleXor
         );
         if unsaid {
             self.refuse(format!("a call of `{}`", intrinsic.name()), false);

@@ -63,6 +63,7 @@ pub fn lower_cuda() -> Pass {
     let passes = vec![
         tir::verify_source().mandatory(),
         tir::check_loop_kinds().mandatory(),
+        tir::lower_cross_thread_reduction().mandatory(),
         tir::lower_init_block().mandatory(),
         tir::check_bounds().mandatory(),
         tir::convert_blocks_to_opaque().mandatory(),

@@ -11,9 +11,10 @@
 
 use std::sync::Arc;
 
-use super::{MAX_TRANSPOSED, inline_epilogue, parallel, skinny};
+use super::{MAX_TRANSPOSED, parallel, skinny};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, panel_width, stride};
+use crate::dlight::inline::inline_epilogue;
 use crate::dlight::narrow::COPY;
 use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};

@@ -125,25 +125,3 @@ fn unroll_phases<'a>(
     }
     Ok(loops)
 }
-
-/// Moves the element-wise block that reads the result, if there is one, into the block that writes the tiles; true if it did.
-fn inline_epilogue(s: &mut Schedule, info: &BlockInfo) -> Result<bool, ScheduleError> {
-    let Some(store) = &info.store else { return Ok(false) };
-    let reader = s
-        .state()
-        .leaf_blocks()
-        .iter()
-        .find(|it| {
-            it.block.name != info.name && it.block.reads.iter().any(|read| read.buffer == store.buffer)
-        })
-        .map(|it| it.block.name.clone());
-    if let Some(name) = reader {
-        let mut fork = s.clone();
-        let reader = fork.block(&name)?;
-        if fork.reverse_compute_inline(reader).is_ok() {
-            *s = fork;
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}

@@ -5,9 +5,10 @@
 //! of the strip's width, which stays in the first-level cache: an element is loaded and stored once per group. Meanwhile
 //! the next group is prefetched. Threads take different columns, so sums keep their order.
 
-use super::{inline_epilogue, parallel};
+use super::parallel;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{BlockInfo, Stride, stride};
+use crate::dlight::inline::inline_epilogue;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::PREFETCH_L2;

@@ -8,7 +8,7 @@
 use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
-use crate::dlight::inline::readers_in_bounds;
+use crate::dlight::inline::{inline_epilogue, readers_in_bounds};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::IN_ORDER;
@@ -169,7 +169,7 @@ fn scheduled(
     let rows = rows_of(info.axes[window.row].extent.as_int(), most);
     let block = s.block(&info.name)?;
     let write = s.cache_write(block, 0, Scope::Local)?;
-    super::inline_epilogue(s, info)?;
+    inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let (mut images, mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {

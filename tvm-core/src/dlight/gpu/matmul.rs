@@ -4,12 +4,14 @@
 //! A block of 16 × 16 threads computes 64 × 64 results, 4 × 4 of them in each thread. For each 16 terms, the threads copy
 //! 64 × 16 elements of both operands to shared memory (8 KiB in `f32`); each of these is then read by 16 threads. Per term, a
 //! thread reads 8 elements and adds 16 products. 256 threads and 8 KiB leave room for several blocks on a multiprocessor of
-//! every architecture, so that one computes while another one copies.
+//! every architecture, so that one computes while another one copies. An element-wise block that reads the product (a bias, an
+//! activation, a residual) is computed where a thread writes its results.
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`.
 
 use super::GpuRule;
 use crate::dlight::analysis::{Axis, BlockInfo};
+use crate::dlight::inline::inline_epilogue;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::{BufferLoad, IterKind, Scope, ThreadTag, uses_var};
@@ -34,6 +36,7 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     let Some(product) = Product::of(&info, limits) else { return Ok(None) };
     let block = s.block(name)?;
     let out = s.cache_write(block, 0, Scope::Local)?;
+    let fused = inline_epilogue(s, &info)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
     let tile = SIDE * OWN;
@@ -73,7 +76,8 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     s.reorder([of_row, of_column, i, j])?;
     own_tile(s, [of_row, of_column, i, j])?;
     own_tile(s, [it, jt, ii, ji])?;
-    Ok(Some(format!("tiles of {tile}x{tile}x{TERMS}, {OWN}x{OWN} in a thread")))
+    let epilogue = if fused { ", with the block that reads it" } else { "" };
+    Ok(Some(format!("tiles of {tile}x{tile}x{TERMS}, {OWN}x{OWN} in a thread{epilogue}")))
 }
 
 /// Copies a tile with all threads, neighbours in memory by neighbours; false if the tile has no two loops.

@@ -5,11 +5,15 @@
 //! ([`make_kernels`](crate::tir::transform::make_kernels)). What one kernel computes and another one reads is in memory of
 //! the GPU. TVM counterpart: `dlight.gpu`.
 
+mod columns;
 mod fallback;
 mod matmul;
 mod reduction;
+mod row_threads;
+mod rows;
 #[cfg(test)]
 mod tests;
+mod transpose;
 
 use std::sync::Arc;
 
@@ -31,7 +35,8 @@ struct GpuRule {
 }
 
 /// The rules, in the order in which they are tried.
-const RULES: &[GpuRule] = &[matmul::RULE, reduction::RULE, fallback::RULE];
+const RULES: &[GpuRule] =
+    &[matmul::RULE, rows::RULE, reduction::RULE, columns::RULE, transpose::RULE, fallback::RULE];
 
 /// The program that [`default_schedule`](super::default_schedule) makes of `func` for a GPU with these limits, and what it did
 /// with each block; `None` if it leaves `func` as it is.

@@ -50,7 +50,8 @@ fn every_block_becomes_a_kernel_of_many_threads() {
     let free = dense(m, n, k);
     for [m, n, k] in [[1, 1, 1], [17, 33, 3], [3, 0, 2]] {
         let kernels = check(&free, &[m, k, n]);
-        assert!(kernels.len() >= 2 && kernels.iter().all(|it| threads(it) == Some(256)), "{kernels:?}");
+        let counts: Vec<_> = kernels.iter().map(threads).collect();
+        assert!(!counts.is_empty() && counts.iter().all(|it| *it == Some(256)), "{counts:?}");
     }
     let kernels = check(&stencil(PrimExpr::index(7), PrimExpr::index(5)), &[]);
     assert!(kernels.iter().all(|it| threads(it) > Some(30)), "{kernels:?}");
@@ -87,10 +88,10 @@ fn loops_of_any_length_are_blocks() {
     }
 }
 
-/// A sum of all elements has no independent iterations: one thread computes it.
+/// A sum of few elements has no independent iterations, and not enough for threads to divide: one thread computes it.
 #[test]
 fn what_cannot_be_divided_runs_in_one_thread() {
-    let n = PrimExpr::index(50);
+    let n = PrimExpr::index(20);
     let x = te::placeholder("x", [n.clone()], DataType::I64);
     let r = te::reduce_axis("r", n);
     let y = te::compute("y", [PrimExpr::index(1)], &[&x], |_: &[PrimExpr]| te::sum(x.at([r.expr()]), &[&r]));
@@ -150,20 +151,170 @@ fn rows_have_a_block_of_threads() {
     let [m, n] = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
     let fixed = |shape: &[i64]| rows(&shape.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>());
     let free = rows(&[m, n]);
-    let cases: [(PrimFunc, bool, &[&[i64]]); 5] = [
-        (fixed(&[3, 512]), true, &[&[]]),
-        (fixed(&[2, 3, 1000]), false, &[&[]]),
-        (fixed(&[700]), false, &[&[]]),
-        (fixed(&[1024]), true, &[&[]]),
-        (free, false, &[&[3, 5], &[1, 1], &[2, 700]]),
+    /// The threads of the kernels, and the dimensions of the calls.
+    type Expected<'a> = (&'a [i64], &'a [&'a [i64]]);
+    let cases: [(PrimFunc, Expected<'_>); 7] = [
+        (fixed(&[3, 512]), (&[128], &[&[]])),
+        (fixed(&[2, 3, 1000]), (&[256], &[&[]])),
+        (fixed(&[700]), (&[256], &[&[]])),
+        (fixed(&[1024]), (&[256], &[&[]])),
+        (fixed(&[70, 33]), (&[256], &[&[]])),
+        (fixed(&[2, 40001]), (&[256, 32], &[&[]])),
+        (free, (&[256], &[&[3, 5], &[1, 1], &[2, 700], &[0, 2]])),
     ];
-    for (func, shared, dims) in cases {
+    for (func, (want, dims)) in cases {
         let (_, applied) = schedule_for_gpu(&func, GpuArch::DEFAULT.limits()).unwrap();
         assert_eq!(applied[0].rule, "reduction", "{func}");
         for dims in dims {
             let kernels = check(&func, dims);
-            assert_eq!(kernels.iter().any(|it| !it.shared.is_empty()), shared, "{applied:?}");
-            assert!(kernels.iter().any(|it| threads(it) == Some(256)), "{applied:?}");
+            let got: Vec<i64> = kernels.iter().filter_map(threads).collect();
+            assert_eq!(got, want, "{applied:?}");
         }
+    }
+}
+
+/// Rows of `x` minus their largest element, over their sums; in `i64`, so that the order of a sum does not matter.
+fn softmax(shape: &[PrimExpr]) -> PrimFunc {
+    let x = te::placeholder("x", shape.to_vec(), DataType::I64);
+    let (last, lead) = shape.split_last().unwrap();
+    let count = lead.len();
+    let at = |i: &[PrimExpr], last: PrimExpr| [&i[..count], &[last]].concat();
+    let r = te::reduce_axis("r", last.clone());
+    let top =
+        te::compute("top", lead.to_vec(), &[&x], |i: &[PrimExpr]| te::max(x.at(at(i, r.expr())), &[&r]));
+    let e = te::compute("e", shape.to_vec(), &[&x, &top], |i: &[PrimExpr]| {
+        let far = top.at(i[..count].to_vec()) - x.at(i.to_vec());
+        far.clone() * &far * &far - far.clone() * &far * 3 + far * 7 + 1
+    });
+    let r = te::reduce_axis("r", last.clone());
+    let sum =
+        te::compute("sum", lead.to_vec(), &[&e], |i: &[PrimExpr]| te::sum(e.at(at(i, r.expr())), &[&r]));
+    let y = te::compute("y", shape.to_vec(), &[&e, &sum], |i: &[PrimExpr]| {
+        e.at(i.to_vec()) * 1000 + sum.at(i[..count].to_vec()) * 3
+    });
+    te::create_prim_func("softmax", &[x], &[y]).unwrap()
+}
+
+#[test]
+fn chains_of_rows_are_one_kernel() {
+    let free = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
+    let fixed = |shape: &[i64]| softmax(&shape.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>());
+    let [m, _] = free.clone();
+    let cases: [(PrimFunc, i64, &[&[i64]]); 8] = [
+        (fixed(&[3, 300]), 128, &[&[]]),
+        (fixed(&[2, 5, 33]), 32, &[&[]]),
+        (fixed(&[3, 4, 33]), 128, &[&[]]),
+        (fixed(&[40, 1, 12]), 256, &[&[]]),
+        (fixed(&[2, 3000]), 256, &[&[]]),
+        (softmax(&[m.clone(), PrimExpr::index(70)]), 32, &[&[5], &[0], &[1]]),
+        (softmax(&[m, PrimExpr::index(5), PrimExpr::index(64)]), 32, &[&[3]]),
+        (softmax(&free), 256, &[&[3, 5], &[1, 1], &[2, 700], &[0, 2], &[2, 0]]),
+    ];
+    for (func, want, dims) in cases {
+        let (_, applied) = schedule_for_gpu(&func, GpuArch::DEFAULT.limits()).unwrap();
+        assert_eq!(applied.iter().map(|it| it.rule).collect::<Vec<_>>(), ["rows"], "{applied:?}");
+        for dims in dims {
+            let kernels = check(&func, dims);
+            assert_eq!(kernels.iter().filter_map(threads).collect::<Vec<_>>(), [want], "{applied:?}");
+        }
+    }
+}
+
+/// The rule that takes each block of `func`.
+fn rules(func: &PrimFunc) -> Vec<&'static str> {
+    let (_, applied) = schedule_for_gpu(func, GpuArch::DEFAULT.limits()).unwrap();
+    applied.iter().map(|it| it.rule).collect()
+}
+
+#[test]
+fn columns_are_divided() {
+    let columns = |lead: &[PrimExpr], m: PrimExpr, n: PrimExpr| {
+        let shape = [lead, &[m.clone(), n.clone()]].concat();
+        let x = te::placeholder("x", shape, DataType::I64);
+        let r = te::reduce_axis("r", m);
+        let y = te::compute("y", [lead, &[n]].concat(), &[&x], |i: &[PrimExpr]| {
+            let (lead, column) = i.split_at(i.len() - 1);
+            te::sum(x.at([lead, &[r.expr(), column[0].clone()]].concat()), &[&r])
+        });
+        te::create_prim_func("columns", &[x], &[y]).unwrap()
+    };
+    let [m, n] = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
+    let int = PrimExpr::index;
+    let cases: [(PrimFunc, &[&[i64]]); 4] = [
+        (columns(&[], int(70), int(33)), &[&[]]),
+        (columns(&[int(3)], int(64), int(5)), &[&[]]),
+        (columns(&[], m.clone(), n.clone()), &[&[3, 5], &[0, 4], &[100, 64], &[9, 1], &[4, 0]]),
+        (columns(&[n], m, int(40)), &[&[2, 70], &[3, 1]]),
+    ];
+    for (func, dims) in cases {
+        assert_eq!(rules(&func), ["columns"], "{func}");
+        for dims in dims {
+            let kernels = check(&func, dims);
+            assert_eq!(kernels.iter().filter_map(threads).collect::<Vec<_>>(), [256], "{kernels:?}");
+        }
+    }
+    // A thread for each result is enough, or there is not much to divide.
+    assert_eq!(rules(&columns(&[], int(64), int(1 << 20))), ["fallback"]);
+    assert_eq!(rules(&columns(&[], int(8), int(100))), ["fallback"]);
+}
+
+#[test]
+fn turned_operands_go_through_tiles() {
+    let turned = |shape: &[PrimExpr], order: &[usize]| {
+        let x = te::placeholder("x", shape.to_vec(), DataType::I64);
+        let out: Vec<PrimExpr> = order.iter().map(|&at| shape[at].clone()).collect();
+        let y = te::compute("y", out, &[&x], |i: &[PrimExpr]| {
+            let place = |at: usize| i[order.iter().position(|it| *it == at).unwrap()].clone();
+            x.at((0..shape.len()).map(place).collect::<Vec<_>>()) * 2 + i[0].clone()
+        });
+        te::create_prim_func("turned", &[x], &[y]).unwrap()
+    };
+    let [m, n] = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
+    let int = PrimExpr::index;
+    let cases: [(PrimFunc, &[&[i64]]); 4] = [
+        (turned(&[int(33), int(70)], &[1, 0]), &[&[]]),
+        (turned(&[m.clone(), n.clone()], &[1, 0]), &[&[3, 5], &[32, 64], &[0, 4], &[1, 65]]),
+        (turned(&[int(2), m.clone(), int(3), int(40)], &[0, 2, 3, 1]), &[&[1], &[35]]),
+        (turned(&[n, int(32), m], &[2, 0, 1]), &[&[2, 33]]),
+    ];
+    for (func, dims) in cases {
+        assert_eq!(rules(&func), ["transpose"], "{func}");
+        for dims in dims {
+            let kernels = check(&func, dims);
+            assert!(kernels.iter().all(|it| threads(it) == Some(256) && it.shared.len() == 1), "{kernels:?}");
+        }
+    }
+    assert_eq!(rules(&turned(&[int(16), int(700)], &[1, 0])), ["fallback"]);
+}
+
+#[test]
+fn products_write_what_reads_them() {
+    let [m, n, k] = [40, 66, 35].map(PrimExpr::index);
+    let func = dense(m, n, k);
+    let (_, applied) = schedule_for_gpu(&func, GpuArch::DEFAULT.limits()).unwrap();
+    let text: Vec<&str> = applied.iter().map(|it| &*it.parameters).collect();
+    assert_eq!(text, ["tiles of 64x64x16, 4x4 in a thread, with the block that reads it"]);
+    assert_eq!(check(&func, &[]).len(), 1);
+}
+
+/// The products of one row and a matrix: along the terms, or along the columns, whichever is contiguous.
+#[test]
+fn products_of_one_row_are_reductions() {
+    let func = product(None, [1, 70, 130].map(PrimExpr::index));
+    assert_eq!(rules(&func), ["columns"]);
+    check(&func, &[]);
+    let turned = |n: PrimExpr, k: PrimExpr| {
+        let x = te::placeholder("x", [k.clone()], DataType::I64);
+        let w = te::placeholder("w", [n.clone(), k.clone()], DataType::I64);
+        let r = te::reduce_axis("r", k);
+        let y = te::compute("y", [n], &[&x, &w], |i: &[PrimExpr]| {
+            te::sum(x.at([r.expr()]) * w.at([i[0].clone(), r.expr()]), &[&r])
+        });
+        te::create_prim_func("turned", &[x, w], &[y]).unwrap()
+    };
+    let [n, k] = ["n", "k"].map(|name| PrimExpr::from(Var::index(name)));
+    for (func, dims) in [(turned(70.into(), 130.into()), &[][..]), (turned(n, k), &[9, 300])] {
+        assert_eq!(rules(&func), ["reduction"]);
+        check(&func, dims);
     }
 }

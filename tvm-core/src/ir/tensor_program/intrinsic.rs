@@ -48,6 +48,8 @@ pub enum Operands {
     Packed,
     /// The argument is the name of a memory scope.
     Scope,
+    /// A number or bool as is the result, and a constant `i32` from 1 to 31.
+    Exchange,
 }
 
 impl Operands {
@@ -120,6 +122,17 @@ impl Operands {
                 types().next() == Some(DataType::HANDLE)
                     && types().skip(1).all(|it| it.is_integer() && it.lanes() == 1),
                 "the arguments of a packed call and integers",
+            ),
+            Operands::Exchange => (
+                {
+                    let bits =
+                        args.get(1).filter(|it| it.dtype() == DataType::I32).and_then(PrimExpr::as_int);
+                    result.is_scalar()
+                        && (number(result) || result.is_bool())
+                        && types().next() == Some(result)
+                        && bits.is_some_and(|bits| (1..32).contains(&bits))
+                },
+                "a value of the type of the result and a constant `i32` from 1 to 31",
             ),
             Operands::Scope => {
                 (args.iter().all(|it| matches!(it, PrimExpr::StringImm(_))), "the name of a memory scope")
@@ -298,6 +311,10 @@ intrinsics! {
     ArgScalar = "arg_scalar" 2 Packed ReadState;
     /// Waits for all threads of the block: (scope)
     StorageSync = "storage_sync" 1 Scope UpdateState;
+    /// The value that the thread of the warp has whose number differs in these bits, given as `warp_shuffle_xor(x, bits)`: all
+    /// threads of a warp call it together. A warp is 32 threads that follow each other along threadIdx.x, whose extent is a
+    /// multiple of 32. It is the whole value of a store
+    WarpShuffleXor = "warp_shuffle_xor" 2 Exchange UpdateState;
 }
 
 impl Intrinsic {

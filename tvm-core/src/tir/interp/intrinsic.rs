@@ -67,7 +67,8 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::ArgShape
         | Intrinsic::ArgIsCompact
         | Intrinsic::ArgScalar
-        | Intrinsic::StorageSync => return None,
+        | Intrinsic::StorageSync
+        | Intrinsic::WarpShuffleXor => return None,
     })
 }
 

@@ -3,21 +3,25 @@
 //! Such a loop cannot run one iteration after another. Its body is split at the barriers; each part between two barriers
 //! runs for one thread after another, in the order that the strict mode chooses, if enabled. Each thread has its own
 //! variables and local buffers; all threads share the shared buffers. Loops and branches around a barrier must take the
-//! same path in all threads.
+//! same path in all threads, and those around an exchange of values of a warp as well.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::init::Enclosing;
 use super::machine::{Handle, IntFn, Machine, Mem, Run, Trap, View};
+use super::ops::Code;
 use super::stmt::Compiler;
 use super::strict::Concurrent;
 use super::{InterpError, InterpErrorKind};
-use crate::ir::Span;
+use crate::ir::{Span, Var};
 use crate::tir::{
-    Buffer, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Scope, Stmt, ThreadTag, Visitor, walk_expr,
+    Buffer, BufferStore, For, ForKind, Intrinsic, PrimCallee, PrimExpr, Scope, Stmt, ThreadTag, Visitor,
+    walk_expr,
 };
 
 type Compiled<T> = Result<T, InterpError>;
@@ -27,6 +31,14 @@ pub(super) enum Simt {
     /// A statement without barriers, which runs for one thread after another.
     Each(Run),
     Barrier,
+    /// Each thread evaluates `value`, and `store` with the value of another thread of its warp in `slot`.
+    Shuffle {
+        value: IntFn,
+        bits: i64,
+        slot: usize,
+        store: Run,
+        span: Span,
+    },
     Seq(Vec<Simt>),
     /// A loop around a barrier: over threads if `threads` is set, otherwise executed by all threads together.
     Loop {
@@ -35,6 +47,11 @@ pub(super) enum Simt {
         extent: IntFn,
         slot: usize,
         threads: Option<(Arc<Concurrent>, ThreadTag)>,
+        body: Box<Simt>,
+        span: Span,
+    },
+    While {
+        condition: IntFn,
         body: Box<Simt>,
         span: Span,
     },
@@ -82,12 +99,21 @@ pub(super) fn is_barrier(expr: &PrimExpr) -> bool {
         && !matches!(&*call.args, [PrimExpr::StringImm(scope)] if &**scope == "warp")
 }
 
-/// True when there is a barrier in `stmt`.
+/// The value and the bits of a call that exchanges values between the threads of a warp.
+fn shuffle(expr: &PrimExpr) -> Option<(&PrimExpr, i64)> {
+    let PrimExpr::Call(call) = expr else { return None };
+    match (&call.callee, &*call.args) {
+        (PrimCallee::Intrinsic(Intrinsic::WarpShuffleXor), [value, bits]) => Some((value, bits.as_int()?)),
+        _ => None,
+    }
+}
+
+/// True when threads wait for each other in `stmt`, or exchange values.
 pub(super) fn has_barrier(stmt: &Stmt) -> bool {
     struct Find(bool);
     impl Visitor for Find {
         fn visit_expr(&mut self, expr: &PrimExpr) {
-            self.0 |= is_barrier(expr);
+            self.0 |= is_barrier(expr) || shuffle(expr).is_some();
             if !self.0 {
                 walk_expr(self, expr);
             }
@@ -178,8 +204,15 @@ impl Compiler {
                 let (body, span) = (Box::new(body?), it.block.span.clone());
                 Ok(Simt::Block { enter, allocs, prepare, body, span })
             }
+            Stmt::BufferStore(it) if shuffle(&it.value).is_some() => self.simt_shuffle(it),
+            Stmt::While(it) => {
+                let condition = self.int(&it.condition)?;
+                self.enclosing.push(Enclosing::While);
+                let body = self.simt(&it.body);
+                self.enclosing.pop();
+                Ok(Simt::While { condition, body: Box::new(body?), span: it.span.clone() })
+            }
             Stmt::BufferStore(_)
-            | Stmt::While(_)
             | Stmt::Bind(_)
             | Stmt::AllocBuffer(_)
             | Stmt::DeclBuffer(_)
@@ -212,6 +245,22 @@ impl Compiler {
         Ok(Simt::Loop { inits, min, extent, slot, threads, body, span })
     }
 
+    /// A store of a value of another thread.
+    fn simt_shuffle(&mut self, it: &BufferStore) -> Compiled<Simt> {
+        let Some((value, bits)) = shuffle(&it.value) else {
+            return Err(self.malformed("an exchange of values", "it is not the value of a store"));
+        };
+        let value: IntFn = match self.expr(value)? {
+            Code::Int(value) => value,
+            Code::Float(value) => Box::new(move |m| value(m).map(|it| it.to_bits() as i64)),
+        };
+        let received = Var::prim("received", it.value.dtype());
+        let slot = self.new_slot(&received);
+        let store = BufferStore { value: PrimExpr::from(&received), ..it.clone() };
+        let store = self.stmt(&store.into())?;
+        Ok(Simt::Shuffle { value, bits, slot, store, span: it.span.clone() })
+    }
+
     fn simt_alloc(&mut self, buffer: &Buffer) -> Compiled<Alloc> {
         let mem = self.sizes.mems;
         let run = self.alloc(buffer)?;
@@ -224,6 +273,12 @@ impl Compiler {
 }
 
 impl Thread {
+    /// The indices of the thread whose number along threadIdx.x differs from that of this one in `bits`.
+    fn place(&self, bits: i64) -> Vec<(ThreadTag, i64)> {
+        let index = |tag: ThreadTag, i: i64| if tag == ThreadTag::ThreadIdxX { i ^ bits } else { i };
+        self.path.iter().map(|(_, tag, i)| (*tag, index(*tag, *i))).collect()
+    }
+
     /// Runs `f` as this thread.
     fn run<R>(&mut self, m: &mut Machine<'_>, f: impl FnOnce(&mut Machine<'_>) -> R) -> R {
         let mut swap = |m: &mut Machine<'_>| {
@@ -273,6 +328,31 @@ fn agreed(
     Ok(agreed.unwrap_or(0))
 }
 
+/// Gives each thread, in `slot`, the value of the thread of its warp whose number differs in `bits`.
+fn exchange(
+    m: &mut Machine<'_>,
+    all: &mut [Thread],
+    value: &IntFn,
+    bits: i64,
+    slot: usize,
+    span: &Span,
+) -> Result<(), Trap> {
+    let along = |tag: ThreadTag| tag == ThreadTag::ThreadIdxX;
+    let mut values = FxHashMap::default();
+    for thread in all.iter_mut() {
+        let value = thread.run(m, |m| value(m))?;
+        values.insert(thread.place(0), value);
+    }
+    for thread in all {
+        let alone = !thread.path.iter().any(|(_, tag, _)| along(*tag));
+        match values.get(&thread.place(bits)).filter(|_| !alone) {
+            Some(value) => thread.slots[slot] = *value,
+            None => return Err(m.fail(InterpErrorKind::Divergence { what: "an exchange of values" }, span)),
+        }
+    }
+    Ok(())
+}
+
 impl Alloc {
     fn run(&self, m: &mut Machine<'_>, all: &mut [Thread]) -> Result<(), Trap> {
         let mut first: Option<View> = None;
@@ -311,6 +391,11 @@ impl Simt {
                 }
                 Ok(())
             }
+            Simt::Shuffle { value, bits, slot, store, span } => {
+                m.step()?;
+                exchange(m, all, value, *bits, *slot, span)?;
+                each(m, all, |m| store(m))
+            }
             Simt::Seq(parts) => parts.iter().try_for_each(|part| part.run(m, all, base)),
             Simt::Loop { inits, min, extent, slot, threads, body, span } => {
                 each(m, all, |m| inits.iter().try_for_each(|init| init(m)))?;
@@ -339,6 +424,13 @@ impl Simt {
                     }
                 }
                 body.run(m, &mut more, base)
+            }
+            Simt::While { condition, body, span } => {
+                while agreed(m, all, "a condition", span, condition)? != 0 {
+                    m.step()?;
+                    body.run(m, all, base)?;
+                }
+                Ok(())
             }
             Simt::If { condition, cases: [then_case, else_case], span } => {
                 let holds = agreed(m, all, "a condition", span, condition)? != 0;

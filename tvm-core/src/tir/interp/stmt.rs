@@ -14,6 +14,7 @@ use super::strict::{Concurrent, shuffled};
 use super::{InterpError, InterpErrorKind};
 use crate::ir::{BufferId, Span, Var, VarId};
 use crate::support::with_stack;
+use crate::tir::schedule::analysis::reduces_across;
 use crate::tir::{
     AssertStmt, BlockRealize, Buffer, BufferStore, For, ForKind, MatchBufferRegion, PrimExpr, Stmt,
 };
@@ -211,6 +212,8 @@ impl Compiler {
             ForKind::ThreadBinding(tag) if simt::is_thread(tag) && simt::has_barrier(&it.body) => {
                 return self.threads(it);
             }
+            // Threads that divide the terms of a reduction among them: its terms, one after the other.
+            ForKind::ThreadBinding(_) if reduces_across(it) => (None, None),
             ForKind::ThreadBinding(tag) => (Some(Concurrent::of(it)), Some(tag)),
             ForKind::Parallel | ForKind::Vectorized => (Some(Concurrent::of(it)), None),
             ForKind::Serial | ForKind::Unrolled => (None, None),

@@ -5,7 +5,7 @@
 //!
 //! TVM counterpart: `tir/schedule`.
 
-mod analysis;
+pub(super) mod analysis;
 mod argument;
 mod error;
 mod handle;

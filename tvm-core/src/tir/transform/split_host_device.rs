@@ -148,7 +148,8 @@ impl Threads {
         let (mut index, mut count) = (PrimExpr::index(0), PrimExpr::index(1));
         for (_, var, extent) in &kernel.threads {
             index = index * extent + PrimExpr::from(var);
-            count = count * extent;
+            // A loop of negative extent has no iteration.
+            count = count * if extent.as_int().is_some() { extent.clone() } else { extent.clone().max(0) };
         }
         Threads {
             index,

@@ -262,6 +262,11 @@ fn is_barrier(expr: &PrimExpr) -> bool {
     matches!(expr, PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::StorageSync))
 }
 
+/// True for calls at which the threads of a warp exchange values.
+fn is_exchange(expr: &PrimExpr) -> bool {
+    matches!(expr, PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::WarpShuffleXor))
+}
+
 fn has_barrier(stmt: &Stmt) -> bool {
     struct Find(bool);
     impl Visitor for Find {
@@ -347,7 +352,8 @@ impl Flow {
 
 impl Visitor for Flow {
     fn visit_expr(&mut self, expr: &PrimExpr) {
-        let Some(what) = self.divergent.filter(|_| any_expr(expr, &mut |it| is_barrier(it))) else { return };
+        let waits = |it: &PrimExpr| is_barrier(it) || is_exchange(it);
+        let Some(what) = self.divergent.filter(|_| any_expr(expr, &mut |it| waits(it))) else { return };
         let message = format!("threads wait for each other in {what} that not all of them take");
         let help = "share memory only between loops over threads that are in no branch or loop of one thread";
         let err = IrError::new(message, &self.place).help(help);

@@ -8,7 +8,10 @@ use crate::ir::{IrError, Span};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{GpuArch, Target};
 use crate::tir::analysis::{DeviceKernel, reads_memory};
-use crate::tir::{AllocBuffer, For, ForKind, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_stmt};
+use crate::tir::{
+    AllocBuffer, For, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_expr,
+    walk_stmt,
+};
 
 /// Rejects kernels that the GPU cannot run.
 pub fn verify_gpu_code() -> Pass {
@@ -75,13 +78,26 @@ impl Verify<'_> {
                 self.fail(message, "share smaller tiles", &node.span);
             }
         }
-        let mut inside = Inside { local: 0, warp: None };
+        let mut inside = Inside { local: 0, warp: None, exchanges: false };
         inside.visit_stmt(&kernel.body);
         if inside.local > limits.local_bytes {
             let (bytes, most) = (inside.local, limits.local_bytes);
             let message =
                 format!("a thread has {bytes} bytes of its own in this kernel, {arch} has at most {most}");
             self.fail(message, "compute smaller parts in a thread", &node.span);
+        }
+        let of_warps = kernel.block()[0].as_int().is_some_and(|count| count % limits.warp_size == 0);
+        if inside.exchanges && !of_warps {
+            let warp = limits.warp_size;
+            let message = format!(
+                "threads of a warp exchange values in this kernel, whose extent of threadIdx.x is {}",
+                kernel.block()[0]
+            );
+            self.fail(
+                message,
+                &format!("bind loops to threadIdx.x whose extent is a multiple of {warp}"),
+                &node.span,
+            );
         }
         if let Some(name) = inside.warp {
             let message =
@@ -131,14 +147,19 @@ impl Visitor for Verify<'_> {
     }
 }
 
-/// What a thread allocates.
+/// What a thread allocates, and whether it exchanges values with others.
 struct Inside {
     local: i64,
     warp: Option<String>,
+    exchanges: bool,
 }
 
 impl Visitor for Inside {
-    fn visit_expr(&mut self, _: &PrimExpr) {}
+    fn visit_expr(&mut self, expr: &PrimExpr) {
+        self.exchanges |= matches!(expr, PrimExpr::Call(call)
+            if call.callee == PrimCallee::Intrinsic(Intrinsic::WarpShuffleXor));
+        walk_expr(self, expr);
+    }
 
     fn visit_stmt(&mut self, stmt: &Stmt) {
         if let Stmt::AllocBuffer(alloc) = stmt {

@@ -241,3 +241,69 @@ fn threads_reach_a_barrier_together() {
     let err = Program::compile(&kernel(3)).unwrap().run(&mut args()).unwrap_err();
     assert!(matches!(err.kind, InterpErrorKind::Divergence { .. }), "{err}");
 }
+
+/// `y[t]` is `x[t ^ bits]`, exchanged between `threads` threads; with `part`, by the first of them alone.
+fn exchanged(threads: i64, bits: i64, part: bool) -> PrimFunc {
+    let buffer = |name| Buffer::new(name, [PrimExpr::index(64)], F32);
+    let (x, y, tx) = (buffer("x"), buffer("y"), Var::index("tx"));
+    let i = || PrimExpr::from(&tx);
+    let args = [x.load([i()]), PrimExpr::int(bits, DataType::I32)];
+    let store = Stmt::store(&y, [i()], PrimExpr::call(Intrinsic::WarpShuffleXor, args, F32));
+    let body = if part { Stmt::if_then_else(i().less(16), store, None) } else { store };
+    let kernel = thread(ThreadTag::ThreadIdxX, &tx, threads, body);
+    PrimFunc::new("f", [Param::In(x), Param::Out(y)], BlockRealize::opaque(Block::root(vec![], kernel)))
+}
+
+#[test]
+fn threads_of_a_warp_exchange_values() {
+    let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let run = |func: &PrimFunc, seed: Option<u64>| {
+        let value = |data: &[f32]| Value::Tensor(Tensor::from_slice(data, &[64]).unwrap());
+        let mut args = vec![value(&x), value(&[0.0; 64])];
+        let program = Program::compile(func).unwrap();
+        match seed {
+            Some(seed) => program.strict(seed).run(&mut args),
+            None => program.run(&mut args),
+        }
+        .map(|()| y(&args))
+    };
+    for bits in [1, 5, 16] {
+        let want: Vec<f32> = (0..64).map(|i| (i ^ bits) as f32).collect();
+        for seed in [None, Some(1), Some(2)] {
+            assert_eq!(run(&exchanged(64, bits, false), seed).unwrap(), want, "{bits}");
+        }
+    }
+    // A thread of the warp is missing, or takes another path.
+    for func in [exchanged(20, 16, false), exchanged(32, 1, true)] {
+        let err = run(&func, Some(3)).unwrap_err();
+        assert!(matches!(err.kind, InterpErrorKind::Divergence { .. }), "{err}");
+    }
+}
+
+/// Threads that wait for each other in a `while`, whose condition holds in all of them as often.
+#[test]
+fn threads_wait_in_a_while() {
+    let kernel = |sync: bool| {
+        program(|x, y, sh| {
+            let tx = Var::index("tx");
+            let i = || PrimExpr::from(&tx);
+            let count = Buffer::with_scope("count", [PrimExpr::index(1)], F32, Scope::Local);
+            let (at, float) = (|| [PrimExpr::index(0)], |value: f64| PrimExpr::float(value, F32));
+            let again = seq(vec![
+                Some(Stmt::store(sh, [i()], x.load([i()]))),
+                sync.then(barrier),
+                Some(Stmt::store(y, [i()], sh.load([PrimExpr::index(N - 1) - i()]))),
+                sync.then(barrier),
+                Some(Stmt::store(&count, at(), count.load(at()) + float(1.0))),
+            ]);
+            let condition = count.load(at()).less(float(3.0));
+            let body = seq(vec![
+                Some(AllocBuffer::new(count.clone()).into()),
+                Some(Stmt::store(&count, at(), float(0.0))),
+                Some(While { condition, body: again, span: Span::none() }.into()),
+            ]);
+            thread(ThreadTag::ThreadIdxX, &tx, N, body)
+        })
+    };
+    check(&kernel(true), &reversed(), &[kernel(false)]);
+}

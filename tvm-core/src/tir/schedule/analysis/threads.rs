@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 
 use super::injective::bindings;
-use super::{child_blocks, is_private};
+use super::{child_blocks, is_private, reduces_across};
 use crate::arith::{Analyzer, DomMap, IntervalSet, detect_linear_equation};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::{bind_loop, dims_analyzer};
@@ -85,7 +85,8 @@ impl<'a> Pair<'a> {
         let shared = over_a.iter().zip(&over_b).take_while(|(a, b)| a == b).count();
         let tag = |var: &VarId| thread_tag(state, *var);
         let Some(kernel) = over_a[..shared].iter().position(|it| tag(it).is_some()) else { return Ok(None) };
-        let runs_once = || over_a[kernel..].iter().all(|it| tag(it).is_some());
+        let once = |var: &VarId| state.get_for(*var).is_ok_and(|node| node.extent.is_const(1));
+        let runs_once = || over_a[kernel..].iter().all(|it| tag(it).is_some() || once(it));
         if over_a.contains(&b) || over_b.contains(&a) || (a == b && runs_once()) {
             return Ok(None);
         }
@@ -123,8 +124,11 @@ impl<'a> Pair<'a> {
                         // Each thread has its own.
                         Scope::Local => false,
                     };
+                    // The first thread writes what threads reduce.
+                    let by_first = self.reduces(0, a, buffer) && self.reduces(1, b, buffer);
                     if (writes_a || writes_b)
                         && !ordered
+                        && !by_first
                         && !self.are_apart((a, region_a), (b, region_b))?
                         && !private()
                     {
@@ -134,6 +138,11 @@ impl<'a> Pair<'a> {
             }
         }
         Ok(())
+    }
+
+    /// True if the threads of a side divide the terms of `buffer` among them, which `realize` computes.
+    fn reduces(&self, side: usize, realize: &BlockRealize, buffer: &Buffer) -> bool {
+        reduces_across(self.sides[side]) && realize.block.writes.iter().any(|it| it.buffer == *buffer)
     }
 
     fn refused(&self, name: &'static str, buffer: &Buffer) -> ScheduleError {

@@ -1,14 +1,15 @@
 //! `parallel`, `vectorize`, `unroll`, `bind`: how the iterations of a loop run.
 //!
 //! Running iterations side by side is legal if the loop drives only spatial axes, different iterations write different
-//! elements (or a buffer that only they use), and no iteration reads an element that another one writes.
+//! elements (or a buffer that only they use), and no iteration reads an element that another one writes. Threads of a block may
+//! also divide the terms of a reduction among them ([`CrossThread`](crate::tir::schedule::analysis::CrossThread)).
 
 use std::sync::Arc;
 
 use crate::ir::VarId;
-use crate::tir::analysis::drives;
+use crate::tir::analysis::{conjuncts, drives};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
-use crate::tir::{BlockRealize, For, ForKind, IterKind, uses_var};
+use crate::tir::{BinaryOp, BlockRealize, For, ForKind, IterKind, PrimExpr, uses_var};
 
 /// Sets the kind of the loop `var`.
 pub(in crate::tir::schedule) fn set_kind(
@@ -40,7 +41,8 @@ pub(in crate::tir::schedule) fn misfit(
             old.get_for(var).is_ok_and(|it| Arc::ptr_eq(it, node))
                 && kinds_above(old, var).eq(kinds_above(state, var))
         };
-        let same = before.is_some_and(is_same);
+        // What threads reduce must be alone in the loops around as well.
+        let same = before.is_some_and(is_same) && !analysis::reduces_across(node);
         if !same && let Err(err) = check_kind(name, state, node) {
             return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
         }
@@ -90,6 +92,12 @@ pub(in crate::tir::schedule) fn check_independent(
     node: &For,
 ) -> Result<(), ScheduleError> {
     let blocks = analysis::child_blocks(&node.body);
+    if let ([realize], true) = (&blocks[..], analysis::reduces_across(node)) {
+        return analysis::check_cross_thread(name, state, node, realize);
+    }
+    if blocks.iter().all(|realize| runs_once(node, realize)) && node.kind != ForKind::Vectorized {
+        return Ok(());
+    }
     for realize in &blocks {
         for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {
             if iter.kind != IterKind::Spatial && uses_var(value, &node.loop_var) {
@@ -111,6 +119,21 @@ pub(in crate::tir::schedule) fn check_independent(
         return Err(ScheduleError::illegal(name, message).help("vectorize a loop that holds one block"));
     }
     analysis::check_no_carried_dependence(name, state, node, &blocks)
+}
+
+/// True if the block runs in one iteration of `node` alone, because its condition says so: the loop of one value that was split
+/// for more threads.
+fn runs_once(node: &For, realize: &BlockRealize) -> bool {
+    let first = |condition: &PrimExpr| match condition {
+        PrimExpr::Binary(it) => {
+            let of_loop = it.a.as_var() == Some(&node.loop_var) && node.min.is_const(0);
+            of_loop
+                && (it.op == BinaryOp::Lt && it.b.is_const(1)
+                    || it.op == BinaryOp::Eq && it.b.as_int().is_some())
+        }
+        _ => false,
+    };
+    realize.block.init.is_none() && conjuncts(&realize.predicate).iter().any(first)
 }
 
 /// Checks that different iterations of `node` write different elements, and that `realize` reads none that another

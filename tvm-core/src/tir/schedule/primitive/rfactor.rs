@@ -21,17 +21,17 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tvm_runtime::DataType;
 
-use crate::arith::{Analyzer, same};
+use crate::arith::Analyzer;
 use crate::ir::{Attrs, BlockId, Var, VarId};
-use crate::tir::analysis::{conjunction, conjuncts, update, with_access_regions};
+use crate::tir::analysis::{conjunction, conjuncts, with_access_regions};
+use crate::tir::schedule::analysis::Reducer;
 use crate::tir::schedule::rewrite::{self, add_vars, unique_block_name};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::transform::IN_ORDER;
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, Buffer, BufferStore, For, ForKind, IterKind, IterVar, PrimExpr, Range,
-    Stmt, binary, substitute_expr, uses_var,
+    Block, BlockRealize, Buffer, BufferStore, For, ForKind, IterKind, IterVar, PrimExpr, Range, Stmt, binary,
+    substitute_expr, uses_var,
 };
 
 const NAME: &str = "rfactor";
@@ -55,7 +55,7 @@ pub(in crate::tir::schedule) fn rfactor(
         return Err(ScheduleError::illegal(NAME, message).show(state, &[at]));
     };
     let marked = [at, StmtSRef::Block(realize.block.id)];
-    let sum = Reduction::of(state, realize).map_err(|err| err.show(state, &marked))?;
+    let sum = reduction(state, realize).map_err(|err| err.show(state, &marked))?;
     let rank = sum.store.indices.len() as i64;
     let position = if factor_axis < 0 { factor_axis + rank + 1 } else { factor_axis };
     if !(0..=rank).contains(&position) {
@@ -84,106 +84,33 @@ pub(in crate::tir::schedule) fn rfactor(
     Ok(id)
 }
 
-/// What a reduction computes: `init` once, then `store` with `op` and `term` in each iteration.
-struct Reduction<'a> {
-    store: &'a BufferStore,
-    op: BinaryOp,
-    term: &'a PrimExpr,
-    identity: PrimExpr,
-}
-
-impl Reduction<'_> {
-    fn of<'a>(state: &ScheduleState, realize: &'a BlockRealize) -> Result<Reduction<'a>, ScheduleError> {
-        let block = &realize.block;
-        let refuse = |why: &str| Err(ScheduleError::illegal(NAME, format!("block `{}` {why}", block.name)));
-        let Some(init) = &block.init else {
-            return Err(ScheduleError::illegal(NAME, format!("block `{}` has no init", block.name))
-                .help("factor the reduction before `decompose_reduction`"));
-        };
-        if !block.is_reduction() {
-            return refuse("has no reduction axis");
-        }
-        if block.annotations.get(IN_ORDER).is_some() {
-            return refuse("keeps the order of its sum, which is written as a plain loop");
-        }
-        analysis::check_reorderable(NAME, state, realize)?;
-        if analysis::reduces_with_outer(state, realize) {
-            return refuse("goes on with the reduction of a block around it");
-        }
-        let store = analysis::single_store(block);
-        let Some((store, (op, term))) = store.and_then(|store| Some((store, update(store)?))) else {
-            return refuse("is more than one update like `c = c + x`");
-        };
-        let same_place = |init: &BufferStore| {
-            init.buffer == store.buffer
-                && init.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
-        };
-        let Some(init) = init.as_buffer_store().filter(|init| same_place(init)) else {
-            return refuse("has an init that is not one store to the element of its update");
-        };
-        let buffer = &store.buffer;
-        let matched = |it: &Block| {
-            it.match_buffers.iter().any(|part| part.buffer == *buffer || part.source.buffer == *buffer)
-        };
-        if !block.alloc_buffers.is_empty() || state.blocks().iter().any(|it| matched(&it.block)) {
-            return refuse(&format!("allocates a buffer, or `{}` has a second name", buffer.name));
-        }
-        match identity(op, buffer.dtype, &init.value) {
-            Some(identity) => Ok(Reduction { store, op, term, identity }),
-            None => refuse(&format!("combines by {}, whose identity is not known", op.name())),
-        }
+/// What the block computes, if it may be factored.
+fn reduction<'a>(state: &ScheduleState, realize: &'a BlockRealize) -> Result<Reducer<'a>, ScheduleError> {
+    let block = &realize.block;
+    let refuse = |why: &str| Err(ScheduleError::illegal(NAME, format!("block `{}` {why}", block.name)));
+    if block.init.is_none() {
+        return Err(ScheduleError::illegal(NAME, format!("block `{}` has no init", block.name))
+            .help("factor the reduction before `decompose_reduction`"));
     }
-}
-
-/// The value that `op` combines with any other value to that value. For sums of floats it is -0, or 0 if the reduction
-/// starts at 0: then no result is -0.
-fn identity(op: BinaryOp, dtype: DataType, init: &PrimExpr) -> Option<PrimExpr> {
-    match op {
-        _ if dtype.lanes() != 1 => None,
-        BinaryOp::Add if dtype.is_bool() => None,
-        BinaryOp::Add if dtype.is_float() => match init {
-            PrimExpr::FloatImm(it) if it.value.to_bits() == 0 => Some(init.clone()),
-            _ => Some(PrimExpr::float(-0.0, dtype)),
-        },
-        BinaryOp::Add => Some(PrimExpr::int(0, dtype)),
-        BinaryOp::Mul => Some(PrimExpr::constant(1.0, dtype)),
-        BinaryOp::Min => Some(limit(dtype, true)),
-        BinaryOp::Max => Some(limit(dtype, false)),
-        BinaryOp::And => Some(PrimExpr::bool(true)),
-        BinaryOp::Or => Some(PrimExpr::bool(false)),
-        BinaryOp::BitAnd if dtype.is_int() => Some(PrimExpr::int(-1, dtype)),
-        BinaryOp::BitAnd if !dtype.is_float() => Some(limit(dtype, true)),
-        BinaryOp::BitOr | BinaryOp::BitXor if !dtype.is_float() => Some(PrimExpr::int(0, dtype)),
-        BinaryOp::Sub
-        | BinaryOp::Div
-        | BinaryOp::Mod
-        | BinaryOp::FloorDiv
-        | BinaryOp::FloorMod
-        | BinaryOp::BitAnd
-        | BinaryOp::BitOr
-        | BinaryOp::BitXor
-        | BinaryOp::Shl
-        | BinaryOp::Shr
-        | BinaryOp::Eq
-        | BinaryOp::Ne
-        | BinaryOp::Lt
-        | BinaryOp::Le
-        | BinaryOp::Gt
-        | BinaryOp::Ge => None,
+    if !block.is_reduction() {
+        return refuse("has no reduction axis");
     }
-}
-
-/// The largest or the smallest value of `dtype`; infinities of floats.
-fn limit(dtype: DataType, largest: bool) -> PrimExpr {
-    let unused = 64 - u32::from(dtype.bits());
-    match (dtype.is_float(), dtype.is_int(), largest) {
-        (true, _, _) => PrimExpr::float(if largest { f64::INFINITY } else { f64::NEG_INFINITY }, dtype),
-        (_, true, _) => PrimExpr::int((if largest { i64::MAX } else { i64::MIN }) >> unused, dtype),
-        (_, _, false) => PrimExpr::int(0, dtype),
-        _ if dtype.is_bool() => PrimExpr::bool(true),
-        // The bit pattern of all ones.
-        _ => PrimExpr::int((u64::MAX >> unused) as i64, dtype),
+    if block.annotations.get(IN_ORDER).is_some() {
+        return refuse("keeps the order of its sum, which is written as a plain loop");
     }
+    analysis::check_reorderable(NAME, state, realize)?;
+    if analysis::reduces_with_outer(state, realize) {
+        return refuse("goes on with the reduction of a block around it");
+    }
+    let sum = Reducer::of(block).or_else(|why| refuse(&why))?;
+    let buffer = &sum.store.buffer;
+    let matched = |it: &Block| {
+        it.match_buffers.iter().any(|part| part.buffer == *buffer || part.source.buffer == *buffer)
+    };
+    if state.blocks().iter().any(|it| matched(&it.block)) {
+        return refuse(&format!("allocates a buffer, or `{}` has a second name", buffer.name));
+    }
+    Ok(sum)
 }
 
 /// The loops that hold nothing but the block.
@@ -335,7 +262,7 @@ impl Nest {
     fn first(
         &self,
         realize: &BlockRealize,
-        sum: &Reduction<'_>,
+        sum: &Reducer<'_>,
         (partial, position): (&Buffer, usize),
         name: String,
         mut analyzer: Analyzer,
@@ -392,7 +319,7 @@ impl Nest {
     fn second(
         &self,
         realize: &BlockRealize,
-        sum: &Reduction<'_>,
+        sum: &Reducer<'_>,
         (partial, position): (&Buffer, usize),
     ) -> Stmt {
         let mut loops: Vec<For> = Vec::new();

@@ -317,3 +317,25 @@ fn memory_of_threads() {
         }
     }
 }
+
+/// A kernel with a negative number of blocks has no memory for its threads.
+#[test]
+fn kernels_without_iterations() {
+    let [m, n, i, j, k] = ["m", "n", "i", "j", "k"].map(Var::index);
+    let buffer = |name: &str, extent: &Var| Buffer::new(name, [PrimExpr::from(extent)], I64);
+    let (x, y) = (buffer("x", &m), buffer("y", &n));
+    let own = Buffer::with_scope("own", [PrimExpr::from(&m)], I64, Scope::Local);
+    let at = |var: &Var| [PrimExpr::from(var)];
+    let each = |var: &Var, body: Stmt| Stmt::from(For::serial(var.clone(), PrimExpr::from(&m), body));
+    let body = Stmt::seq([
+        AllocBuffer::new(own.clone()).into(),
+        each(&j, Stmt::store(&own, at(&j), x.load(at(&j)) * 2)),
+        each(&k, Stmt::store(&y, at(&i), own.load(at(&k)))),
+    ]);
+    let kernel = bound(ThreadTag::BlockIdxX, &i, PrimExpr::from(&n) - 2, body);
+    let root = BlockRealize::opaque(Block::root(vec![], kernel));
+    let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], root);
+    for dims in [[3, 5], [2, 1], [2, 0], [0, 4]] {
+        check(&func, &dims);
+    }
+}

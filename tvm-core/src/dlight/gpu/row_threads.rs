@@ -1,0 +1,223 @@
+//! Blocks over the same rows in one kernel: threads of a block divide the elements of a row among them.
+//!
+//! Neighbours read neighbours in memory. What one block of a row gives to the next one is in shared memory: one value of a
+//! reduction, or a row of elements if its length is known and small. Threads that reduce combine their results by shuffles
+//! ([`lower_cross_thread_reduction`](crate::tir::transform::lower_cross_thread_reduction)).
+
+use crate::dlight::analysis::BlockInfo;
+use crate::dlight::row_chain::is_cheap;
+use crate::target::GpuLimits;
+use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::{Buffer, Scope, ThreadTag};
+
+/// Threads of a block at most: eight warps, of which several blocks fit a multiprocessor of every architecture.
+pub(super) const THREADS: i64 = 256;
+
+/// Elements that a thread has of a row at least, where rows are short: enough to hide the latency of a load.
+const OWN: i64 = 4;
+
+/// Bytes of rows that a block has in shared memory at most: a quarter of what the smallest multiprocessor has, so that four blocks
+/// of 256 threads fill it.
+const STAGED: i64 = 16 << 10;
+
+/// How the threads of a block are divided.
+#[derive(Clone, Copy)]
+pub(super) struct Threads {
+    /// Threads for a row.
+    row: i64,
+    /// Rows of a block.
+    side: i64,
+}
+
+impl Threads {
+    /// Threads for so many rows of this length; `None` if that is not known.
+    pub(super) fn of(length: Option<i64>, rows: Option<i64>, limits: &GpuLimits) -> Threads {
+        let most = THREADS.min(limits.threads_per_block);
+        let warp = limits.warp_size;
+        let fitting = |length: i64| {
+            let mut row = warp;
+            while row < most && row * OWN < length {
+                row *= 2;
+            }
+            row
+        };
+        let row = length.map_or(most, fitting);
+        // Several short rows, if there are enough for several blocks.
+        let mut side = most / row;
+        while side > 1 && rows.is_some_and(|rows| rows < 2 * side) {
+            side /= 2;
+        }
+        Threads { row, side }
+    }
+}
+
+/// Schedules `members`, whose first `lead` axes number the rows, in one kernel; returns the parameters, or `None` if they do not
+/// fit.
+pub(super) fn one_kernel(
+    s: &mut Schedule,
+    members: &[BlockInfo],
+    lead: usize,
+    limits: &GpuLimits,
+) -> Result<Option<String>, ScheduleError> {
+    let Some((last, others)) = members.split_last() else { return Ok(None) };
+    let mut bytes = 0i64;
+    for info in others.iter().filter(|it| !it.reduces) {
+        let size = row_bytes(info, lead);
+        let fits = size.is_some_and(|size| bytes.saturating_add(size) <= STAGED);
+        if one_value(info, lead) || fits && !is_cheap(s, info, lead) {
+            bytes += size.unwrap_or(0);
+            continue;
+        }
+        let block = s.block(&info.name)?;
+        if s.compute_inline(block).is_err() {
+            let Some(size) = size.filter(|_| fits) else { return Ok(None) };
+            bytes += size;
+        }
+    }
+    let members: Vec<BlockInfo> = members.iter().filter_map(|it| BlockInfo::of(s, &it.name)).collect();
+    if !members.iter().any(|it| it.reduces) {
+        return Ok(None);
+    }
+    let length = longest(&members, lead);
+    let rows = last.axes[..lead].iter().try_fold(1i64, |rows, axis| rows.checked_mul(axis.extent.as_int()?));
+    let Threads { row, mut side } = Threads::of(length, rows, limits);
+    // Several blocks divide rows without a rest: all of them have the same ones.
+    let innermost = last.axes[..lead].last().and_then(|axis| axis.extent.as_int());
+    while side > 1 && members.len() > 1 && innermost.is_none_or(|rows| rows % side != 0) {
+        side /= 2;
+    }
+    let anchor = s.block(&last.name)?;
+    let loops = s.get_loops(anchor)?;
+    let Some(&target) = loops.get(lead.saturating_sub(1)) else { return Ok(None) };
+    let mut blocks = vec![(anchor, last.axes.len() - lead)];
+    if lead == 0 {
+        let rows = s.add_unit_loop(target)?;
+        bind(s, &[rows], &blocks, Threads { row, side: 1 })?;
+        return Ok(Some(format!("{row} threads for all elements")));
+    }
+    for operand in shared_operands(&members, lead) {
+        let size = length.and_then(|length| length.checked_mul(operand.dtype.bytes() as i64));
+        let Some(size) = size.filter(|size| bytes.saturating_add(*size) <= STAGED) else { continue };
+        let Some(reader) = members.iter().find(|it| reads(it, &operand)) else { continue };
+        let reader = s.block(&reader.name)?;
+        let mut fork = s.clone();
+        if let Ok(copy) = fork.cache_read(reader, &*operand.name, Scope::Shared) {
+            *s = fork;
+            bytes += size;
+            blocks.push((copy, operand.shape.len() - lead));
+        }
+    }
+    let copies = blocks.len();
+    for info in members[..members.len() - 1].iter().rev() {
+        let block = s.block(&info.name)?;
+        s.compute_at(block, target)?;
+        s.set_scope(block, 0, Scope::Shared)?;
+        blocks.push((block, info.axes.len() - lead));
+    }
+    for &(copy, _) in &blocks[1..copies] {
+        s.compute_at(copy, target)?;
+    }
+    while side > 1 && bytes * side > STAGED {
+        side /= 2;
+    }
+    bind(s, &loops[..lead], &blocks, Threads { row, side })?;
+    let shared = if bytes > 0 { format!(", {bytes} bytes of each in shared memory") } else { String::new() };
+    Ok(Some(format!("{row} threads for a row of {lead} axes, {side} rows in a block{shared}")))
+}
+
+/// Schedules a reduction in a kernel of its own, whose first `lead` loops are over rows.
+pub(super) fn alone(
+    s: &mut Schedule,
+    block: BlockRV,
+    lead: usize,
+    threads: Threads,
+) -> Result<(), ScheduleError> {
+    let loops = s.get_loops(block)?;
+    let own = loops.len() - lead;
+    match (&loops[..lead], &loops[..]) {
+        ([], [first, ..]) => {
+            let rows = s.add_unit_loop(*first)?;
+            bind(s, &[rows], &[(block, own)], threads)
+        }
+        (rows, _) => bind(s, rows, &[(block, own)], threads),
+    }
+}
+
+/// Binds the loops over rows, and those inside of them: the innermost ones of each block, of which the number is given.
+fn bind(
+    s: &mut Schedule,
+    rows: &[LoopRV],
+    blocks: &[(BlockRV, usize)],
+    threads: Threads,
+) -> Result<(), ScheduleError> {
+    let Some((&innermost, others)) = rows.split_last() else { return Ok(()) };
+    let (grid, own) = match threads.side {
+        1 => (s.fuse_n(rows)?, None),
+        side => {
+            let [grid, own] = s.split(innermost, [None, Some(side)])?;
+            (s.fuse_n(&[others, &[grid]].concat())?, Some(own))
+        }
+    };
+    let outer = 1 + usize::from(own.is_some());
+    s.bind(grid, ThreadTag::BlockIdxX)?;
+    if let Some(own) = own {
+        s.bind(own, ThreadTag::ThreadIdxY)?;
+    }
+    for &(block, own) in blocks {
+        let loops = s.get_loops(block)?;
+        // Between those over rows and these there are loops of one iteration.
+        let elements = match &loops[(loops.len() - own).max(outer)..] {
+            [] => s.add_unit_loop(block)?,
+            [one] => *one,
+            several => s.fuse_n(several)?,
+        };
+        let [rest, element] = s.split(elements, [None, Some(threads.row)])?;
+        s.reorder([element, rest])?;
+        s.bind(element, ThreadTag::ThreadIdxX)?;
+    }
+    Ok(())
+}
+
+/// True if the block computes one value of each row.
+fn one_value(info: &BlockInfo, lead: usize) -> bool {
+    info.axes[lead..].iter().all(|axis| axis.extent.is_const(1))
+}
+
+/// The bytes of a row of what the block stores, if the length is a constant.
+fn row_bytes(info: &BlockInfo, lead: usize) -> Option<i64> {
+    let bytes = info.store.as_ref()?.buffer.dtype.bytes() as i64;
+    info.axes[lead..].iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?))
+}
+
+/// The largest number of iterations of a block for a row, if that is a constant.
+fn longest(members: &[BlockInfo], lead: usize) -> Option<i64> {
+    let length = |info: &BlockInfo| {
+        info.axes[lead..].iter().try_fold(1i64, |length, axis| length.checked_mul(axis.extent.as_int()?))
+    };
+    members.iter().map(length).try_fold(1, |longest, it| Some(longest.max(it?)))
+}
+
+fn reads(info: &BlockInfo, buffer: &Buffer) -> bool {
+    info.loads.iter().any(|load| load.buffer == *buffer)
+}
+
+/// The buffers of which several blocks read the elements of a row, each its own row, and which none of them makes.
+fn shared_operands(members: &[BlockInfo], lead: usize) -> Vec<Buffer> {
+    let mut found: Vec<Buffer> = Vec::new();
+    let of_row = |info: &BlockInfo, buffer: &Buffer| {
+        info.loads.iter().filter(|load| load.buffer == *buffer).all(|load| {
+            load.indices.len() == info.axes.len()
+                && load.indices.iter().zip(&info.axes).all(|(index, axis)| index.as_var() == Some(&axis.var))
+        })
+    };
+    for load in members.iter().flat_map(|info| &info.loads) {
+        let buffer = &load.buffer;
+        let made = members.iter().any(|it| it.store.as_ref().is_some_and(|store| store.buffer == *buffer));
+        let readers: Vec<&BlockInfo> = members.iter().filter(|it| reads(it, buffer)).collect();
+        let rows = readers.iter().all(|info| of_row(info, buffer) && info.axes.len() > lead);
+        if !made && rows && readers.len() > 1 && !found.contains(buffer) {
+            found.push(buffer.clone());
+        }
+    }
+    found
+}
