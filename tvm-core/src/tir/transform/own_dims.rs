@@ -200,34 +200,9 @@ fn replaced_together(func: &PrimFunc) -> Option<PrimFunc> {
         }
     }
     let name = scalars.first()?.name();
-    // The extent, which is no multiple of another one, and the number and factor with which it makes `extent`.
-    let multiple_of = |extent: &PrimExpr| {
-        found.iter().find_map(|&(_, of)| {
-            (2..=MAX_FACTOR).find_map(|factor| {
-                let plus = simplify_dim(&(extent - of * factor)).as_int()?;
-                Some((of.clone(), factor, plus))
-            })
-        })
-    };
-    let mut replaced: Vec<(PrimExpr, PrimExpr)> = Vec::new();
-    let dim_of = |replaced: &[(PrimExpr, PrimExpr)], extent: &PrimExpr| {
-        replaced.iter().find(|(it, _)| same(it, extent)).map(|(_, dim)| dim.clone())
-    };
-    for (i, &(axis, extent)) in found.iter().enumerate() {
-        let on_axis = || found[..i].iter().filter(|it| it.0 == axis).map(|it| it.1);
-        let joined = on_axis().cloned().reduce(|a, b| a + b).filter(|_| on_axis().count() > 1);
-        if multiple_of(extent).is_some() || dim_of(&replaced, extent).is_some() {
-            continue;
-        }
-        let sum = || on_axis().map(|it| dim_of(&replaced, it)).reduce(|a, b| Some(a? + b?)).flatten();
-        let dim = joined.filter(|it| prove_equal(it, extent)).and_then(|_| sum());
-        replaced.push((extent.clone(), dim.unwrap_or_else(|| Var::index(name).into())));
-    }
-    for &(_, extent) in &found {
-        let Some((of, factor, plus)) = multiple_of(extent) else { continue };
-        let dim = dim_of(&replaced, &of)? * factor + plus;
-        replaced.push((extent.clone(), dim));
-    }
+    let mut together = Together { found: &found, name, replaced: Vec::new() };
+    found.iter().for_each(|(_, extent)| drop(together.dim(extent, found.len())));
+    let mut replaced = together.replaced;
     // Other sums have the same terms and another number, as with padding.
     let atoms = replaced.iter().filter_map(|(extent, dim)| {
         let (atom, plus) = number_apart(extent);
@@ -239,6 +214,55 @@ fn replaced_together(func: &PrimFunc) -> Option<PrimFunc> {
     // In regions, the extents may be in another form.
     new.body = NewRegions.mutate_stmt(&new.body).unwrap_or(new.body);
     scalars.iter().all(|var| !uses(&new, var)).then_some(new)
+}
+
+/// Dimensions for extents, of which some depend on others.
+struct Together<'a> {
+    /// The extents with their axes, in the order of the parameters.
+    found: &'a [(usize, &'a PrimExpr)],
+    /// Name of the dimensions.
+    name: &'a str,
+    /// The extents so far, and what replaces them.
+    replaced: Vec<(PrimExpr, PrimExpr)>,
+}
+
+impl Together<'_> {
+    /// What replaces the extent, which others depend on up to `depth`.
+    fn dim(&mut self, extent: &PrimExpr, depth: usize) -> PrimExpr {
+        if let Some((_, dim)) = self.replaced.iter().find(|(it, _)| same(it, extent)) {
+            return dim.clone();
+        }
+        let dim = match depth.checked_sub(1) {
+            Some(depth) => self.multiple(extent, depth).or_else(|| self.sum(extent, depth)),
+            None => None,
+        };
+        let dim = dim.unwrap_or_else(|| Var::index(self.name).into());
+        self.replaced.push((extent.clone(), dim.clone()));
+        dim
+    }
+
+    /// A multiple of another extent, and a number.
+    fn multiple(&mut self, extent: &PrimExpr, depth: usize) -> Option<PrimExpr> {
+        let mut factors =
+            self.found.iter().flat_map(|(_, of)| (2..=MAX_FACTOR).map(move |factor| (of, factor)));
+        let (of, factor, plus) = factors.find_map(|(of, factor)| {
+            Some((*of, factor, simplify_dim(&(extent - &(*of * factor))).as_int()?))
+        })?;
+        Some(simplify_dim(&(self.dim(of, depth) * factor + plus)))
+    }
+
+    /// The sum of the extents before it along the same axis.
+    fn sum(&mut self, extent: &PrimExpr, depth: usize) -> Option<PrimExpr> {
+        let at = self.found.iter().position(|(_, it)| same(it, extent))?;
+        let before = self.found[..at].iter().filter(|it| it.0 == self.found[at].0).map(|it| it.1);
+        let parts: Vec<&PrimExpr> = before.collect();
+        let joined = parts.iter().map(|it| (*it).clone()).reduce(|a, b| a + b).filter(|_| parts.len() > 1)?;
+        if !prove_equal(&joined, extent) {
+            return None;
+        }
+        let dims = parts.into_iter().map(|it| self.dim(it, depth));
+        dims.reduce(|a, b| a + b).map(|sum| simplify_dim(&sum))
+    }
 }
 
 /// The parts of `(of + add) // div`.
@@ -405,6 +429,19 @@ mod tests {
         assert!(a.as_var().is_some() && b.as_var().is_some() && a.as_var() != b.as_var(), "{new}");
         assert!(same(sum, &(a + b)), "{new}");
         assert!(!new.to_string().contains("/ 2"), "{new}");
+    }
+
+    /// Rows of 16, 4 and 1 times as many elements, one after the other.
+    #[test]
+    fn joined_rows_are_multiples_of_the_shortest() {
+        let q = (PrimExpr::from(&Var::index("h")) - 1i64).floordiv(8);
+        let inputs =
+            [16, 4, 1].map(|factor| placeholder("x", [simplify_dim(&((&q + 1i64) * factor))], DataType::F32));
+        let joined = crate::topi::concat(&inputs, 0, &[simplify_dim(&((&q + 1i64) * 21i64))]);
+        let new = with_own_dims(&create_prim_func("f", &inputs, &[joined]).unwrap()).unwrap();
+        let [a, b, c, sum] = &extents(&new)[..] else { panic!("{new}") };
+        assert!(c.as_var().is_some() && same(a, &(c * 16i64)) && same(b, &(c * 4i64)), "{new}");
+        assert!(prove_equal(sum, &(c * 21i64)), "{new}");
     }
 
     /// An image of `4 q + 4` rows becomes one of `2 q + 2`, where `q` is `(h - 1) / 8`.
