@@ -38,7 +38,7 @@ const TRANSPOSE_ATTRS: &[AttrDef] =
 macro_rules! convolutions {
     ($($name:literal $transpose:literal $spatial:literal;)*) => {
         &[$(
-            OpDef::new($name, "convolution of data with weight; ONNX `Conv`; weights of i32 are words of neighbouring channels: four of i8 for data of u8, two of bf16 for data of bf16", |cx| infer(cx, $spatial, false))
+            OpDef::new($name, "convolution of data with weight; ONNX `Conv`; data in blocks may have channels that only fill the last block, after those that the weights are for; weights of i32 are words of neighbouring channels: four of i8 for data of u8, two of bf16 for data of bf16", |cx| infer(cx, $spatial, false))
                 .args(ARGS)
                 .attrs(ATTRS)
                 .tensor_program(|cx| lower(cx, $spatial, false)),

@@ -1,0 +1,109 @@
+//! Convolutions over images with strides, of symbolic size, in blocks, and transposed ones.
+
+use super::*;
+
+/// A convolution of 3×3 with stride 2 over images of `size` with 16 channels in one block, of each channel or of all, and its
+/// maximum with 0.
+fn strided(size: [PrimExpr; 2], depthwise: bool) -> PrimFunc {
+    let [height, width] = size;
+    let batch = PrimExpr::from(Var::index("n"));
+    let x = input("x", &[batch.clone(), 1.into(), height.clone(), width.clone(), 16.into()]);
+    let kernel: &[i64] = if depthwise { &[1, 1, 3, 3, 16] } else { &[1, 1, 3, 3, 16, 16] };
+    let weight = input("weight", &kernel.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>());
+    let [pads, ones] = [vec![1; 2], vec![1; 2]];
+    let (strides, groups) = (vec![2; 2], if depthwise { 16 } else { 1 });
+    let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups };
+    let kernel = if depthwise { "OIHW16o" } else { "OIHW16i16o" };
+    let [data, kernel, out] = ["NCHW16c", kernel, "NCHW16c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
+    let shape = [batch, 1.into(), half(height), half(width), 16.into()];
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
+        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+}
+
+/// The elements of plain images that windows of 1×1 with strides read are copied side by side before channels in blocks use them.
+#[test]
+fn strided_pixels_of_plain_images_are_picked_first() {
+    let [x, weight] = [("x", &[1, 8, 15, 28][..]), ("weight", &[2, 8, 1, 1, 16])]
+        .map(|(name, shape)| input(name, &shape.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>()));
+    let [strides, ones, pads] = [vec![2, 1], vec![1; 2], vec![0; 2]];
+    let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups: 1 };
+    let [data, kernel, out] = ["NCHW", "OIHW16o", "NCHW16c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let shape = [1, 2, 8, 28, 16].map(PrimExpr::index);
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let (_, applied) = schedule(&create_prim_func("f", &[x, weight], &[conv]).unwrap(), &MACHINE).unwrap();
+    let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+    assert_eq!(got, [("pixels", "spatial"), ("conv2d", "contraction")]);
+}
+
+/// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents.
+#[test]
+fn symbolic_images_have_the_rules_of_constant_ones() {
+    let dims = || ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
+    let padded = |extent: PrimExpr| extent + 64i64;
+    let sizes = [
+        [64, 64].map(PrimExpr::index),
+        dims(),
+        dims().map(half),
+        dims().map(half).map(half),
+        dims().map(padded),
+    ];
+    for size in sizes {
+        for (depthwise, rule) in [(false, "contraction"), (true, "window")] {
+            let func = strided(size.clone(), depthwise);
+            let (_, applied) = schedule(&func, &MACHINE).unwrap();
+            let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+            assert_eq!(got, [("pad_temp", "spatial"), ("conv2d", rule)], "{func}");
+        }
+    }
+}
+
+/// Windows over channels in blocks read a band of padded rows, whatever the size of the image.
+#[test]
+fn padding_of_symbolic_images_is_computed_in_bands() {
+    let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let shape = [1.into(), 3.into(), h, w, 32.into()];
+    let x = input("x", &shape);
+    let weight = input("weight", &[3, 1, 5, 5, 32].map(PrimExpr::index));
+    let [pads, ones] = [vec![2; 2], vec![1; 2]];
+    let params = ConvParams {
+        strides: ones.clone(),
+        pad_before: pads.clone(),
+        pad_after: pads,
+        dilation: ones,
+        groups: 96,
+    };
+    let [data, kernel, out] = ["NCHW32c", "OIHW32o", "NCHW32c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let (scheduled, applied) =
+        schedule(&create_prim_func("f", &[x, weight], &[conv]).unwrap(), &MACHINE).unwrap();
+    let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+    assert_eq!(got, [("pad_temp", "window")], "{scheduled}");
+    let text = scheduled.to_string();
+    assert_eq!(text.matches("#[parallel]").count(), 1, "{text}");
+    assert!(text.contains("grid([1, 1, 12, "), "12 padded rows for 8 of the result: {text}");
+}
+
+/// Transposed convolutions are products of pixels for each phase.
+#[test]
+fn transposed_convolutions_are_products() {
+    for [height, width] in [[20.into(), 20.into()], ["h", "w"].map(|name| PrimExpr::from(Var::index(name)))] {
+        let x = input("x", &[1.into(), 24.into(), height.clone(), width.clone()]);
+        let weight = input("weight", &[24, 8, 2, 2].map(PrimExpr::index));
+        let [zeros, ones] = [vec![0; 2], vec![1; 2]];
+        let (strides, pad_before) = (vec![2; 2], zeros.clone());
+        let params = ConvParams { strides, pad_before, pad_after: zeros, dilation: ones, groups: 1 };
+        let shape = [1.into(), 8.into(), height * 2i64, width * 2i64];
+        let y = topi::conv_transpose("y", &x, &weight, &params, &shape, DataType::F32);
+        let (_, applied) = schedule(&create_prim_func("f", &[x, weight], &[y]).unwrap(), &MACHINE).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+        assert_eq!(got, [("y_phases", "contraction"), ("y", "spatial")]);
+    }
+}
