@@ -241,7 +241,17 @@ impl Converter<'_> {
 
     /// The value in whole blocks of `block` channels.
     fn in_blocks_of(&mut self, arg: &Arg, block: i64, span: &Span) -> Option<Arg> {
+        let to = format!("{PLAIN}{block}c");
         let (value, from) = match self.blocked(arg).cloned() {
+            Some(Blocked { var, blocks, .. })
+                if !blocks.is_exact() && blocks.block % block == 0 && blocks.channels % block == 0 =>
+            {
+                let attrs = Attrs::new().with("src_layout", blocks.layout()).with("dst_layout", to);
+                let parts = self.emit("in_blocks", "layout_transform", &[var.into()], attrs, span)?;
+                return self
+                    .blocks_of(parts.into(), [0, blocks.channels / block], "in_blocks", span)
+                    .map(Arg::from);
+            }
             Some(it) if !it.blocks.is_exact() => {
                 self.bind_plain_value(arg.as_var()?.id());
                 (arg.clone(), PLAIN.into())
@@ -250,7 +260,6 @@ impl Converter<'_> {
             Some(it) => (it.var.into(), it.blocks.layout()),
             None => (arg.clone(), PLAIN.into()),
         };
-        let to = format!("{PLAIN}{block}c");
         if let Arg::Const(tensor) = &value {
             return constant::to_layout(tensor, PLAIN, &to.parse().ok()?).map(Arg::Const);
         }

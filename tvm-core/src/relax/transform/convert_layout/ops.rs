@@ -1,5 +1,6 @@
 //! Operators that take values in blocks of channels as they are.
 
+use super::conv::SMALLEST;
 use super::{Blocks, Converter};
 use crate::ir::{Attrs, Op, Span, Var};
 use crate::relax::{Arg, Call};
@@ -56,12 +57,14 @@ impl Converter<'_> {
         if call.attrs.int("axis").is_none_or(|axis| axis != 1 && axis != -3) {
             return None;
         }
-        let block = fields.iter().filter_map(|it| Some(self.blocked(it)?.blocks.block)).min()?;
-        let mut channels = 0;
-        for field in fields.iter() {
-            let (dims, _) = self.shape(field)?;
-            channels += dims.get(1)?.as_int().filter(|it| it % block == 0)?;
-        }
+        let largest = fields.iter().filter_map(|it| Some(self.blocked(it)?.blocks.block)).min()?;
+        let channels_of = |field: &Arg| self.shape(field)?.0.get(1)?.as_int();
+        let channels: Vec<i64> = fields.iter().map(channels_of).collect::<Option<_>>()?;
+        // Parts of blocks, where channels do not fill whole ones.
+        let mut sizes = [largest, largest / 2, largest / 4].into_iter();
+        let whole = |block: &i64| *block >= SMALLEST && channels.iter().all(|it| it % block == 0);
+        let block = sizes.find(whole)?;
+        let channels = channels.iter().sum();
         let mut converted = Vec::new();
         for field in fields.iter() {
             converted.push(self.in_blocks_of(field, block, &call.span)?);

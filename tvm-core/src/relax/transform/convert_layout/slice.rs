@@ -55,14 +55,28 @@ impl Converter<'_> {
         let whole = |block: i64| start % block == 0 && (end % block == 0 || end == of_data.channels);
         let sizes = [of_data.block, of_data.block / 2];
         let block = sizes.into_iter().find(|&block| block >= SMALLEST && whole(block))?;
-        if start >= end || start < 0 || block != of_data.block && !of_data.is_exact() {
+        if start >= end || start < 0 || block != of_data.block && of_data.channels % block != 0 {
             return None;
         }
-        let data = self.in_blocks_of(data, block, span)?;
+        let data = match self.blocked(data)? {
+            it if it.blocks.block == block => (&it.var).into(),
+            _ => self.in_blocks_of(data, block, span)?,
+        };
         let blocks = Blocks { block, channels: end - start };
-        let bounds = [start / block, start / block + blocks.padded() / block, 1];
-        let [begin, end, step] = bounds.map(|it| Arg::Shape(Arc::new([PrimExpr::index(it)])));
+        let first = start / block;
+        Some((self.blocks_of(data, [first, first + blocks.padded() / block], name, span)?, blocks))
+    }
+
+    /// Some of the blocks of `data`.
+    pub(super) fn blocks_of(
+        &mut self,
+        data: Arg,
+        [first, end]: [i64; 2],
+        name: &str,
+        span: &Span,
+    ) -> Option<Var> {
+        let [begin, end, step] = [first, end, 1].map(|it| Arg::Shape(Arc::new([PrimExpr::index(it)])));
         let attrs = Attrs::new().with("axes", vec![1i64]);
-        Some((self.emit(name, "strided_slice", &[data, begin, end, step], attrs, span)?, blocks))
+        self.emit(name, "strided_slice", &[data, begin, end, step], attrs, span)
     }
 }

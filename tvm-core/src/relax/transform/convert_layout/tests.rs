@@ -281,7 +281,7 @@ fn constant_weights_of_products_get_panels() {
 #[test]
 fn parts_of_channels_stay_in_blocks() {
     for (channels, cuts, in_blocks) in
-        [(16, vec![8i64], 2), (24, vec![4, 16], 3), (13, vec![8], 0), (16, vec![5], 0)]
+        [(16, vec![8i64], 2), (24, vec![4, 16], 3), (13, vec![8], 3), (16, vec![5], 0)]
     {
         let mut graph = Graph::new(3);
         let shape = [2, 3, 4, 5];
@@ -308,4 +308,28 @@ fn parts_of_channels_stay_in_blocks() {
         assert_eq!(text.lines().filter(of_blocks).count(), in_blocks, "{text}");
         assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
     }
+}
+
+/// 28 channels are three and a half blocks of 8, and seven of 4.
+#[test]
+fn channels_that_fill_no_block_are_joined_in_smaller_ones() {
+    let mut graph = Graph::new(9);
+    let shape = [2, 3, 4, 5];
+    let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
+    let weights = [0; 2].map(|_| Arg::Const(graph.numbers(&[28, 3, 1, 1])));
+    let images =
+        weights.map(|weight| graph.op("nn.conv2d", &[(&data).into(), weight], Attrs::new()).unwrap());
+    let fields = Arg::Tuple(images.iter().map(Arg::from).collect());
+    let joined = graph.op("concat", &[fields], Attrs::new().with("axis", 1i64)).unwrap();
+    let result = graph.op("nn.relu", &[joined.into()], Attrs::new()).unwrap();
+    let args = [Value::from(graph.numbers(&shape))];
+    let module = graph.function_of(data, result);
+    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+    let converted =
+        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+    well_formed(&converted).unwrap();
+    let text = converted.to_string();
+    let changes = text.matches("src_layout = \"NCHW8c\"").count();
+    assert!(changes == 2 && !text.contains("dst_layout = \"NCHW\", src_layout = \"NCHW8c\""), "{text}");
+    assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
 }
