@@ -12,6 +12,7 @@ use super::reduction::{accumulator, narrowed};
 use super::transform::lazy;
 use super::{PadMode, pad, ravel, unravel};
 use crate::arith::Analyzer;
+use crate::arith::dims::simplify_dim;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
@@ -61,11 +62,13 @@ impl Phases {
             let extent = last + (1 - start);
             let more = &extent + start - &x.shape()[2 + d];
             let analyzer = Analyzer::of_indices([&extent, &more]);
+            let more = simplify_dim(&more).as_int().or_else(|| analyzer.simplify(&more).as_int());
             taps.push(count);
             first.push(start);
-            extents.push(analyzer.simplify(&extent));
+            // In the form in which the shapes of graphs are.
+            extents.push(simplify_dim(&extent));
             zeros[0].push(count - 1 - start);
-            zeros[1].push(analyzer.simplify(&more).as_int()?);
+            zeros[1].push(more?);
         }
         let counts = params.strides.iter().copied().map(PrimExpr::index).collect();
         Some(Phases { counts, taps, first, extents, zeros, channels })
