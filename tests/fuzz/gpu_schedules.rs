@@ -18,16 +18,6 @@ use crate::steps::{Done, Handles};
 /// Factors of splits, those of warps among them.
 const FACTORS: [i64; 8] = [2, 3, 4, 5, 8, 32, 32, 64];
 
-const TAGS: [ThreadTag; 7] = [
-    ThreadTag::BlockIdxX,
-    ThreadTag::BlockIdxY,
-    ThreadTag::BlockIdxZ,
-    ThreadTag::ThreadIdxX,
-    ThreadTag::ThreadIdxY,
-    ThreadTag::ThreadIdxZ,
-    ThreadTag::Vthread,
-];
-
 #[test]
 fn fuzz_gpu_schedules() {
     let wanted = std::env::var("TVM_FUZZ_KERNEL").unwrap_or_default();
@@ -109,7 +99,7 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
         4..=6 => ("bind the outermost to blockIdx.x".into(), s.bind(first, ThreadTag::BlockIdxX)),
         7..=9 => ("bind the innermost to threadIdx.x".into(), s.bind(last, ThreadTag::ThreadIdxX)),
         10..=14 => {
-            let tag = *rng.pick(&TAGS);
+            let tag = *rng.pick(&ThreadTag::ALL);
             (format!("bind to {}", tag.name()), s.bind(any, tag))
         }
         // Threads as in the loops that are bound already.

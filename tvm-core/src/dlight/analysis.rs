@@ -49,6 +49,11 @@ pub(super) struct Axis {
     pub(super) extent: PrimExpr,
 }
 
+/// The number of iterations of the loops over `axes` together, if it is known.
+pub(super) fn iterations<'a>(axes: impl IntoIterator<Item = &'a Axis>) -> Option<i64> {
+    axes.into_iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?))
+}
+
 fn leaf<'a>(s: &'a Schedule, name: &str) -> Option<&'a BlockRealize> {
     s.state().leaf_blocks().iter().map(|it| &**it).find(|it| &*it.block.name == name)
 }
@@ -151,7 +156,7 @@ impl BlockInfo {
 
     /// The number of iterations, if it is a constant.
     pub(super) fn iterations(&self) -> Option<i64> {
-        self.axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?))
+        iterations(&self.axes)
     }
 
     /// The axis along which the store moves to the next element, as an index of `axes`.

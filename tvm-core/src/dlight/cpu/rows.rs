@@ -9,7 +9,7 @@ use super::reduction::in_lanes;
 use super::spatial::flat_axes;
 use crate::arith::same;
 use crate::dlight::Rule;
-use crate::dlight::analysis::{Axis, BlockInfo};
+use crate::dlight::analysis::{Axis, BlockInfo, iterations};
 use crate::dlight::groups::with_divided_axis;
 use crate::dlight::row_chain::{is_cheap, members};
 use crate::ir::Var;
@@ -224,7 +224,7 @@ fn reduce_beside(
 /// memory, of no buffer in `made`.
 fn strips_of_operand(info: &BlockInfo, lead: usize, made: &[&Buffer], machine: &Machine) -> Option<i64> {
     let own = info.axes.get(lead..).filter(|_| !info.reduces)?;
-    let row = own.iter().try_fold(1i64, |size, axis| size.checked_mul(axis.extent.as_int()?))?;
+    let row = iterations(own)?;
     let of_rows = |load: &BufferLoad| {
         let mut dims = load.buffer.shape.iter().rev().zip(own.iter().rev());
         let mut places = load.indices.iter().zip(&info.axes);

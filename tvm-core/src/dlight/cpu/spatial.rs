@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{MAX_TRANSPOSED, SHARES_PER_CORE, outermost, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
-use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, iterations, stride};
 use crate::dlight::groups::with_divided_axis;
 use crate::ir::Var;
 use crate::target::Machine;
@@ -200,7 +200,7 @@ fn apart<'a>(
 
 /// The number of iterations of some axes together, if it is known.
 fn extent_of(info: &BlockInfo, axes: Range<usize>) -> Option<i64> {
-    info.axes[axes].iter().try_fold(1i64, |product, axis| product.checked_mul(axis.extent.as_int()?))
+    iterations(&info.axes[axes])
 }
 
 /// The axes up to `last` that are one axis of every access. Those after the first have known extents: what divides by others is

@@ -7,7 +7,7 @@
 
 use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
-use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, iterations, stride};
 use crate::dlight::inline::{inline_epilogue, readers_in_bounds};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
@@ -117,8 +117,7 @@ fn window(s: &Schedule, info: &BlockInfo) -> Option<Window> {
         return None;
     }
     let reduced = |kind: IterKind| info.axes.iter().filter(move |axis| axis.kind == kind);
-    let terms =
-        reduced(IterKind::Reduce).try_fold(1i64, |terms, axis| terms.checked_mul(axis.extent.as_int()?))?;
+    let terms = iterations(reduced(IterKind::Reduce))?;
     let column_var = &info.axes[column].var;
     let along_column = |load: &BufferLoad| stride(&load.indices, column_var);
     let vectors: Vec<_> = info.loads.iter().filter(|load| along_column(load) != Stride::Zero).collect();

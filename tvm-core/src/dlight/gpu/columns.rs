@@ -9,7 +9,7 @@
 //! TVM counterpart: `dlight.gpu.Reduction` (its outer reductions).
 
 use super::GpuRule;
-use crate::dlight::analysis::{BlockInfo, Stride, stride};
+use crate::dlight::analysis::{BlockInfo, Stride, iterations, stride};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::{IterKind, ThreadTag};
@@ -62,10 +62,7 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
 fn column_of(info: &BlockInfo) -> Option<usize> {
     let column = info.contiguous_axis().filter(|_| info.reduces && !info.shifted)?;
     let strides = || info.loads.iter().map(|load| stride(&load.indices, &info.axes[column].var));
-    let count = |kind: IterKind| {
-        let mut axes = info.axes.iter().filter(move |axis| axis.kind == kind);
-        axes.try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?))
-    };
+    let count = |kind: IterKind| iterations(info.axes.iter().filter(move |axis| axis.kind == kind));
     let kinds = info.axes.iter().all(|axis| matches!(axis.kind, IterKind::Spatial | IterKind::Reduce));
     let fits = kinds
         && count(IterKind::Reduce).is_none_or(|terms| terms >= LEAST)

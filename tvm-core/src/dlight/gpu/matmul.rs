@@ -10,7 +10,7 @@
 //! TVM counterpart: `dlight.gpu.Matmul`.
 
 use super::GpuRule;
-use crate::dlight::analysis::{Axis, BlockInfo};
+use crate::dlight::analysis::{Axis, BlockInfo, iterations};
 use crate::dlight::inline::inline_epilogue;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
@@ -131,8 +131,7 @@ impl Product {
         let large = [row, column, term]
             .into_iter()
             .all(|&at| info.axes[at].extent.as_int().is_none_or(|extent| extent >= LEAST));
-        let blocks =
-            batch.iter().try_fold(1i64, |count, &at| count.checked_mul(info.axes[at].extent.as_int()?));
+        let blocks = iterations(batch.iter().map(|&at| &info.axes[at]));
         let few = blocks.is_some_and(|count| count <= limits.grid[2]);
         // A thread reads its results column by column from rows that follow each other.
         let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);

@@ -10,7 +10,7 @@
 
 use super::GpuRule;
 use super::row_threads::{THREADS, Threads, alone, one_kernel};
-use crate::dlight::analysis::{BlockInfo, Stride, stride};
+use crate::dlight::analysis::{BlockInfo, Stride, iterations, stride};
 use crate::target::GpuLimits;
 use crate::tir::IterKind;
 use crate::tir::schedule::{Schedule, ScheduleError};
@@ -45,9 +45,7 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
 
 /// The number of parts of a row, if rows are few and long.
 fn parts(info: &BlockInfo, lead: usize) -> Option<i64> {
-    let [rows, terms] = [&info.axes[..lead], &info.axes[lead..]]
-        .map(|axes| axes.iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?)));
-    let (rows, terms) = (rows?.max(1), terms?);
+    let (rows, terms) = (iterations(&info.axes[..lead])?.max(1), iterations(&info.axes[lead..])?);
     let parts = (FEW_ROWS / rows).min(terms / PART);
     (parts > 1).then_some(parts)
 }
@@ -65,10 +63,7 @@ fn in_parts(
     let terms = s.fuse_n(&loops[lead..])?;
     let [part, _] = s.split(terms, [Some(parts), None])?;
     let of_parts = s.rfactor(part, 0)?;
-    let terms =
-        info.axes[lead..].iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
-    let rows =
-        info.axes[..lead].iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
+    let [rows, terms] = [&info.axes[..lead], &info.axes[lead..]].map(iterations);
     let of_part = Threads::of(terms.map(|terms| terms / parts), rows.map(|rows| rows * parts), limits);
     alone(s, of_parts, lead + 1, of_part)?;
     alone(s, block, lead, Threads::of(Some(parts), rows, limits))?;
@@ -81,8 +76,7 @@ fn rows_of(info: &BlockInfo) -> Option<usize> {
     let spatial = info.axes.iter().take_while(|axis| axis.kind == IterKind::Spatial).count();
     let last = info.axes.last()?;
     let strides = || info.loads.iter().map(|load| stride(&load.indices, &last.var));
-    let terms =
-        info.axes[spatial..].iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?));
+    let terms = iterations(&info.axes[spatial..]);
     let fits = info.store.is_some()
         && !info.shifted
         && spatial < info.axes.len()

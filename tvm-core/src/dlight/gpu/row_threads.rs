@@ -4,7 +4,7 @@
 //! reduction, or a row of elements if its length is known and small. Threads that reduce combine their results by shuffles
 //! ([`lower_cross_thread_reduction`](crate::tir::transform::lower_cross_thread_reduction)).
 
-use crate::dlight::analysis::BlockInfo;
+use crate::dlight::analysis::{BlockInfo, iterations};
 use crate::dlight::row_chain::is_cheap;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
@@ -79,7 +79,7 @@ pub(super) fn one_kernel(
         return Ok(None);
     }
     let length = longest(&members, lead);
-    let rows = last.axes[..lead].iter().try_fold(1i64, |rows, axis| rows.checked_mul(axis.extent.as_int()?));
+    let rows = iterations(&last.axes[..lead]);
     let Threads { row, mut side } = Threads::of(length, rows, limits);
     // Several blocks divide rows without a rest: all of them have the same ones.
     let innermost = last.axes[..lead].last().and_then(|axis| axis.extent.as_int());
@@ -186,15 +186,15 @@ fn one_value(info: &BlockInfo, lead: usize) -> bool {
 /// The bytes of a row of what the block stores, if the length is a constant.
 fn row_bytes(info: &BlockInfo, lead: usize) -> Option<i64> {
     let bytes = info.store.as_ref()?.buffer.dtype.bytes() as i64;
-    info.axes[lead..].iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?))
+    iterations(&info.axes[lead..])?.checked_mul(bytes)
 }
 
 /// The largest number of iterations of a block for a row, if that is a constant.
 fn longest(members: &[BlockInfo], lead: usize) -> Option<i64> {
-    let length = |info: &BlockInfo| {
-        info.axes[lead..].iter().try_fold(1i64, |length, axis| length.checked_mul(axis.extent.as_int()?))
-    };
-    members.iter().map(length).try_fold(1, |longest, it| Some(longest.max(it?)))
+    members
+        .iter()
+        .map(|info| iterations(&info.axes[lead..]))
+        .try_fold(1, |longest, it| Some(longest.max(it?)))
 }
 
 fn reads(info: &BlockInfo, buffer: &Buffer) -> bool {

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use indexmap::IndexSet;
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
@@ -126,6 +127,16 @@ fn dims(func: &PrimFunc) -> Vec<Var> {
     shapes.filter_map(PrimExpr::as_var).cloned().collect()
 }
 
+/// The variables in an extent that are no dimensions.
+fn scalars_of(extent: &PrimExpr, dims: &[Var]) -> IndexSet<Var> {
+    let mut scalars = IndexSet::new();
+    any_expr(extent, &mut |it| {
+        scalars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
+        false
+    });
+    scalars
+}
+
 fn size(expr: &PrimExpr) -> usize {
     let mut nodes = 0;
     any_expr(expr, &mut |_| {
@@ -147,12 +158,7 @@ fn replaced(func: &PrimFunc, param: usize, axis: usize, extent: &PrimExpr) -> Op
     let value = simplify_dim(&(PrimExpr::from(&dim) - plus));
     let new = Replace { dims: vec![(atom.clone(), value)], buffers: FxHashMap::default() }.func(func);
     // A scalar that is an extent as well is known to be one.
-    let dims = dims(func);
-    let mut scalars = Vec::new();
-    any_expr(extent, &mut |it| {
-        scalars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
-        false
-    });
+    let scalars = scalars_of(extent, &dims(func));
     if !scalars.is_empty() {
         // Nothing else may depend on the scalars: the dimension is all that is left of them.
         return scalars.iter().all(|var| !uses(&new, var)).then_some(new);
@@ -186,22 +192,21 @@ const MAX_FACTOR: i64 = 8;
 /// same axis, as that of rows that are joined.
 fn replaced_together(func: &PrimFunc) -> Option<PrimFunc> {
     let dims = dims(func);
-    let mut scalars: Vec<Var> = Vec::new();
+    let mut scalars = IndexSet::new();
     // Axes and extents in the order of the parameters.
     let mut found: Vec<(usize, &PrimExpr)> = Vec::new();
     for buffer in func.params.iter().filter_map(Param::buffer) {
         for (axis, extent) in buffer.shape.iter().enumerate().filter(|(_, extent)| is_quotient(extent)) {
-            let known = scalars.len();
-            any_expr(extent, &mut |it| {
-                scalars.extend(it.as_var().filter(|var| !dims.contains(var)).cloned());
-                false
-            });
-            found.extend((scalars.len() > known).then_some((axis, extent)));
+            let of_extent = scalars_of(extent, &dims);
+            found.extend((!of_extent.is_empty()).then_some((axis, extent)));
+            scalars.extend(of_extent);
         }
     }
     let name = scalars.first()?.name();
     let mut together = Together { found: &found, name, replaced: Vec::new() };
-    found.iter().for_each(|(_, extent)| drop(together.dim(extent, found.len())));
+    for (_, extent) in &found {
+        together.dim(extent, found.len());
+    }
     let mut replaced = together.replaced;
     // Other sums have the same terms and another number, as with padding.
     let atoms = replaced.iter().filter_map(|(extent, dim)| {

@@ -2,7 +2,7 @@
 
 use tvm_runtime::DataType;
 
-use super::{Blocks, Converter, PLAIN, constant};
+use super::{Blocks, Converter, PLAIN, SMALLEST, constant};
 use crate::ir::{Attrs, Op, Span, Var};
 use crate::relax::{Arg, Call, Expr};
 use crate::tir::{Layout, PrimExpr, words};
@@ -11,8 +11,6 @@ use crate::tir::{Layout, PrimExpr, words};
 pub(super) const WEIGHTS: &str = "OIHW";
 /// The layout of weights that are not constant changes at every call, which pays from this number of pixels of the result on.
 const FEW_PIXELS: i64 = 256;
-/// Smaller blocks are not worth it.
-pub(super) const SMALLEST: i64 = 4;
 
 impl Converter<'_> {
     pub(super) fn conv_in_blocks(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {

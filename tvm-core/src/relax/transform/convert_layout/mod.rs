@@ -87,6 +87,9 @@ struct Converter<'a> {
     bindings: Vec<Binding>,
 }
 
+/// Channels of a block at least: smaller ones are not worth it.
+const SMALLEST: i64 = 4;
+
 /// Channels in blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Blocks {

@@ -1,7 +1,6 @@
 //! Operators that take values in blocks of channels as they are.
 
-use super::conv::SMALLEST;
-use super::{Blocks, Converter};
+use super::{Blocks, Converter, SMALLEST};
 use crate::ir::{Attrs, Op, Span, Var};
 use crate::relax::{Arg, Call};
 use crate::tir::PrimExpr;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::conv::SMALLEST;
-use super::{Blocks, Converter};
+use super::{Blocks, Converter, SMALLEST};
 use crate::ir::{Attrs, Span, Type, Var};
 use crate::relax::{Arg, Call};
 use crate::tir::PrimExpr;
@@ -12,8 +11,8 @@ impl Converter<'_> {
     /// Notes that `var` is bound to parts of the channels of a value in blocks. The call stays: what uses the parts one by one
     /// does not need it.
     pub(super) fn note_split(&mut self, var: &Var, call: &Call) {
-        let of_channels = matches!(call.attrs.int("axis"), Some(1 | -3));
-        if let (true, [data]) = (of_channels && self.blocked(&call.args[0]).is_some(), &*call.args) {
+        let [data] = &*call.args else { return };
+        if self.blocked(data).is_some() && matches!(call.attrs.int("axis"), Some(1 | -3)) {
             self.splits.insert(var.id(), data.clone());
         }
     }

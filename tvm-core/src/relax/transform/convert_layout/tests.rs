@@ -10,15 +10,21 @@ use crate::relax::testing::vm;
 use crate::relax::transform::random_graphs::{Graph, difference, random_graph, results};
 use crate::target::Target;
 
+/// The module after the pass, for a machine with vectors of four elements.
+fn converted(module: &IRModule) -> IRModule {
+    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
+    let converted =
+        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
+    well_formed(&converted).unwrap_or_else(|err| panic!("{err}\n{module}"));
+    converted
+}
+
 #[test]
 fn random_graphs_compute_the_same() {
     let mut in_blocks = 0;
     for seed in 0..60 {
         let (module, args) = random_graph(seed);
-        let target = Target { machine: Machine::baseline(), ..Target::llvm() };
-        let converted =
-            PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
-        well_formed(&converted).unwrap_or_else(|err| panic!("seed {seed}: {err}"));
+        let converted = converted(&module);
         let text = format!("{converted:?}");
         in_blocks += usize::from(text.contains("NCHW8c") || text.contains("NCHW4c"));
         let (before, after) = (results(&module, &args), results(&converted, &args));
@@ -84,10 +90,7 @@ fn convolution_of_bytes(shape: [i64; 4], weights: [i64; 4], attrs: Attrs) -> Opt
     let sums = graph.op("nn.conv2d", &[(&data).into(), weight], attrs).unwrap();
     let result = graph.op("astype", &[sums.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
     let module = graph.function_of(data, result);
-    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
-    let converted =
-        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
-    well_formed(&converted).unwrap();
+    let converted = converted(&module);
     assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
     let func = converted.relax_func(converted.global_var("main").unwrap()).unwrap();
     let conv = func.body.bindings().find_map(|binding| match &binding.value {
@@ -137,10 +140,7 @@ fn channels_that_fill_a_block_are_not_read() {
     let padded = Attrs::new().with("padding", vec![1i64, 1]);
     let result = graph.op("nn.conv2d", &[y.into(), second], padded).unwrap();
     let module = graph.function_of(data, result);
-    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
-    let converted =
-        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
-    well_formed(&converted).unwrap();
+    let converted = converted(&module);
     let text = converted.to_string();
     assert!(text.contains("OHWI8o") && !text.contains("strided_slice"), "{text}");
     let mut values: Vec<f32> = (0..shape.iter().product()).map(|i| (i % 7) as f32 - 3.0).collect();
@@ -299,10 +299,7 @@ fn parts_of_channels_stay_in_blocks() {
         let result = graph.op("nn.relu", &[joined.into()], Attrs::new()).unwrap();
         let args = [Value::from(graph.numbers(&shape))];
         let module = graph.function_of(data, result);
-        let target = Target { machine: Machine::baseline(), ..Target::llvm() };
-        let converted =
-            PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
-        well_formed(&converted).unwrap();
+        let converted = converted(&module);
         let text = converted.to_string();
         let of_blocks = |line: &&str| line.contains("strided_slice(") && !line.contains("[13]");
         assert_eq!(text.lines().filter(of_blocks).count(), in_blocks, "{text}");
@@ -324,10 +321,7 @@ fn channels_that_fill_no_block_are_joined_in_smaller_ones() {
     let result = graph.op("nn.relu", &[joined.into()], Attrs::new()).unwrap();
     let args = [Value::from(graph.numbers(&shape))];
     let module = graph.function_of(data, result);
-    let target = Target { machine: Machine::baseline(), ..Target::llvm() };
-    let converted =
-        PassContext::new().target(target).scope(|| convert_layout().apply(module.clone())).unwrap();
-    well_formed(&converted).unwrap();
+    let converted = converted(&module);
     let text = converted.to_string();
     let changes = text.matches("src_layout = \"NCHW8c\"").count();
     assert!(changes == 2 && !text.contains("dst_layout = \"NCHW\", src_layout = \"NCHW8c\""), "{text}");
