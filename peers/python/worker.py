@@ -1,4 +1,4 @@
-"""A peer of `cargo xtask bench`: worker.py ort | openvino | openvino-bf16 | numpy | jax | iree | torch
+"""A peer of `cargo xtask bench`: worker.py ort | openvino | openvino-bf16 | numpy | jax | iree | torch | torch-cuda
 
 JSON lines on standard input and output: load, run, out, quit, as `tvmc worker bench` has them. BENCH_THREADS is the number of threads.
 """
@@ -172,47 +172,77 @@ def load_iree(case):
 
 
 def load_torch(case):
+    """Kernels, and networks of convolutions and products; with torch-cuda on the first GPU, in f32 without TF32."""
     import torch
     import torch.nn.functional as F
 
+    gpu = ENGINE == "torch-cuda"
     torch.set_num_threads(THREADS)
     torch.set_grad_enabled(False)
-    x, kind = [torch.from_numpy(it) for it in arrays(case).values()], case["kind"]
-    out = [None]
-    if kind == "sgemm":
-        out = [torch.empty(x[0].shape[0], x[1].shape[1])]
-        return (lambda: torch.mm(*x, out=out[0])), (lambda: out[0].numpy())
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    if "test" in case:  # what the GPU does
+        if case["test"] not in ("copy", "read"):
+            raise Unsupported(case["test"])
+        x, y = (torch.zeros(int(case["bytes"]) // 8, device="cuda") for _ in range(2))
+        return (lambda: y.copy_(x)), (lambda: y.cpu().numpy())
+    there = lambda it: torch.from_numpy(np.array(it)).to("cuda" if gpu else "cpu")
+    x, kind = [there(it) for it in arrays(case).values()], case["kind"]
+    if case.get("constant") or kind in ("conv", "layernorm"):  # the weights are in the model
+        import onnx
+        from onnx import numpy_helper
+
+        x += [there(numpy_helper.to_array(it)) for it in onnx.load(case["onnx"]).graph.initializer]
+    conv = dict(stride=case.get("stride", 1), padding=case.get("kernel", 1) // 2, groups=case.get("groups", 1))
     known = {"softmax": lambda a: torch.softmax(a, -1), "chain": lambda a, b, c: torch.relu(a * b + c),
              "transpose": lambda a: a.t().contiguous(), "sum": lambda a: a.sum(case["axis"]),
-             "attention": F.scaled_dot_product_attention}
-    if kind not in known:
+             "attention": F.scaled_dot_product_attention, "conv": lambda a, w: F.conv2d(a, w, **conv),
+             "matmul": torch.mm, "sgemm": torch.mm, "layernorm": lambda a, g, b: F.layer_norm(a, a.shape[-1:], g, b, 1e-5)}
+    if kind not in known or case.get("then") or case.get("dtype", "f32") != "f32":
         raise Unsupported(kind)
+    out = [None]
 
     def run():
         out[0] = known[kind](*x)
 
-    return run, (lambda: out[0].numpy())
+    return run, (lambda: out[0].cpu().numpy())
 
 
-LOAD = {"iree": load_iree, "torch": load_torch, "ort": load_ort, "openvino": load_openvino, "openvino-bf16": load_openvino, "numpy": load_numpy,
+LOAD = {"iree": load_iree, "torch": load_torch, "torch-cuda": load_torch, "ort": load_ort, "openvino": load_openvino, "openvino-bf16": load_openvino, "numpy": load_numpy,
         "jax": load_jax}
+
+
+def of_cpu(run, calls):
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls
+
+
+def of_gpu(run, calls):
+    """By the clock of the GPU."""
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(calls):
+        run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3 / calls
 
 
 def timed(run, request):
     """Times of single calls; very short calls are timed in groups."""
-    clock = time.perf_counter
-    start = clock()
-    run()
-    once = clock() - start
-    group = int(40e-6 / max(once, 2e-7)) + 1 if once < 20e-6 else 1
+    clock, gpu = time.perf_counter, ENGINE == "torch-cuda"
+    measure, short, long = (of_gpu, 1e-3, 2e-3) if gpu else (of_cpu, 20e-6, 40e-6)
+    once = measure(run, 1)
+    group = int(long / max(once, 2e-7)) + 1 if once < short else 1
     if once >= request["secs"] and request["min"] <= 1:
         return [once]
-    times, begin, calls = [], clock(), range(group)
+    times, begin = [], clock()
     while len(times) < request["min"] or (clock() - begin < request["secs"] and len(times) < request["max"]):
-        start = clock()
-        for _ in calls:
-            run()
-        times.append((clock() - start) / group)
+        times.append(measure(run, group))
     return times
 
 

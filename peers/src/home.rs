@@ -53,6 +53,7 @@ pub const ENGINES: &[Engine] = &[
     python("jax", "xla", &[("jax", "jax")]),
     python("iree", "iree", &[("iree.compiler", "iree-base-compiler"), ("iree.runtime", "iree-base-runtime")]),
     python("torch", "pytorch", &[("torch", "")]),
+    python("torch-cuda", "pytorch-cuda", &[("torch", "")]),
 ];
 
 /// The library of that name.
@@ -171,7 +172,7 @@ impl Home {
     pub fn prepare(&self, engines: &[&str], models: bool, say: &dyn Fn(String)) -> Result<(), String> {
         say(format!("peers are in {}", self.root.display()));
         let rust_changed = self.write_files()?;
-        let mut workers: Vec<Source> = vec![MACHINE];
+        let mut workers: Vec<Source> = if self.on_gpu() { Vec::new() } else { vec![MACHINE] };
         for worker in engines.iter().filter_map(|it| engine(it)).map(|it| it.worker) {
             if !workers.contains(&worker) {
                 workers.push(worker);
@@ -299,10 +300,10 @@ impl Home {
                 command.arg(engine);
                 command
             }
+            "machine" if self.on_gpu() => self.script_of("torch-cuda"),
             "machine" | "rten" | "tract" | "candle" => Command::new(self.program(&format!("w_{engine}"))),
             _ => {
-                let mut command = Command::new(self.python());
-                command.arg(self.sources().join("worker.py")).arg(engine);
+                let mut command = self.script_of(engine);
                 // OpenBLAS in wheels takes AVX2 kernels on processors that it does not know.
                 if engine == "numpy" && avx512() {
                     command.env("OPENBLAS_CORETYPE", "SKYLAKEX");
@@ -310,6 +311,18 @@ impl Home {
                 command
             }
         }
+    }
+
+    /// The worker in Python for an engine.
+    fn script_of(&self, engine: &str) -> Command {
+        let mut command = Command::new(self.python());
+        command.arg(self.sources().join("worker.py")).arg(engine);
+        command
+    }
+
+    /// True if our programs run on a GPU; its limits are then those that PyTorch reaches.
+    fn on_gpu(&self) -> bool {
+        self.target.split_whitespace().next() == Some("cuda")
     }
 
     /// Names of some libraries with their versions.

@@ -177,3 +177,18 @@ fn code_is_compiled_once() {
         assert_eq!(std::fs::read(entry).unwrap(), whole, "a damaged entry is made again");
     });
 }
+
+#[test]
+fn the_device_times_what_it_does() {
+    on_gpu("kernels::the_device_times_what_it_does", "", || {
+        let scale = scale::compile(&Target::cuda()).unwrap();
+        let gpu = Device::cuda(0);
+        let x = Tensor::from_slice(&[1.0f32; 8], &[8]).unwrap().to_device(gpu).unwrap();
+        let mut y = Tensor::empty(&[8], DataType::F32, gpu).unwrap();
+        // This driver's clock counts launches.
+        let time = gpu.timed(|| (0..3).try_for_each(|_| scale.call(&x, 0.5, &mut y))).unwrap();
+        assert_eq!(time.as_millis(), 3);
+        let err = gpu.timed(|| Device::cuda(9).synchronize()).unwrap_err();
+        assert!(err.to_string().contains("cuda:9"), "{err}");
+    });
+}

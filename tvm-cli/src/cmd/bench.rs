@@ -11,6 +11,7 @@ use tvm_peers::{
     Comparison, Contestant, ENGINES, Effort, Entry, Given, Group, Home, Limit, Limits, Measured, Pool, Row,
     Side, Work, contestants, engine,
 };
+use tvm_runtime::Device;
 use tvm_runtime::vm::VmConfig;
 
 use crate::data::{self, Fill};
@@ -66,6 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     let effort = Effort { rounds: args.rounds as usize, seconds: 0.1, patience: Duration::from_secs(300) };
     let command = format!("tvmc bench {}", std::env::args().skip(2).collect::<Vec<_>>().join(" "));
     let mut report = Comparison::new("compare", command, GROUPS, home.versions(&engines));
+    if args.options.target.is_gpu() {
+        let gpu = Device::cuda(0).properties()?;
+        report.cpu = format!("{}, {} multiprocessors; {}", gpu.name, gpu.units, report.cpu);
+    }
     for &threads in &args.threads {
         let threads = threads as usize;
         report.limits.push(Pool::new(&home, threads, effort).limits());

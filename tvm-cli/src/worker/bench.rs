@@ -9,7 +9,8 @@
 //! `"artifact":true` it has `ready_s`, the time from an artifact of the model in a file to the first result. A case
 //! with `"symbolic":true` is compiled for the shapes of its model, with bounds `"dims":["n=1..64", …]` if given, any other for
 //! those of its inputs; one with `"fast_math":true` or `"precision":"bf16"` with that option. A failure is answered
-//! with `{"ok":false,"err":"…"}`. `BENCH_THREADS` sets the number of threads for a run (default 1).
+//! with `{"ok":false,"err":"…"}`. On a GPU, inputs are there before, and times are those of the GPU, of calls that follow each other.
+//! `BENCH_THREADS` sets the number of threads for a run (default 1).
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +22,7 @@ use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
 use tvm_onnx::ImportOptions;
 use tvm_runtime::vm::{VmConfig, Workspace};
-use tvm_runtime::{DataType, Tensor, Value, WorkerPool, set_thread_pool};
+use tvm_runtime::{DataType, Device, RuntimeError, Tensor, Value, WorkerPool, set_thread_pool};
 
 use crate::error::Error;
 use crate::model::{self, Dim, MAIN, Model};
@@ -30,6 +31,7 @@ use crate::{data, out};
 /// A loaded case.
 struct Case {
     model: Model,
+    device: Device,
     args: Vec<Value>,
     workspace: Workspace,
     result: Option<Value>,
@@ -101,7 +103,8 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     context.config.fast_math = case["fast_math"] == true;
     context.config.precision = precision(case)?;
     let model = context.scope(|| Model::compile(module, target, VmConfig::default()))?;
-    Case::new(model, &inputs, start)
+    let device = if target.is_gpu() { Device::cuda(0) } else { Device::cpu() };
+    Case::new(model, &inputs, start, device)
 }
 
 /// The type of operands, as the option `--precision` has it.
@@ -145,7 +148,7 @@ fn compile_apart(
 fn from_artifact(target: &Target, file: &Path, inputs: &[(String, Tensor)]) -> Result<Case, Error> {
     let start = Instant::now();
     let model = model::Options::for_artifact(target).load(file, VmConfig::default())?;
-    let mut case = Case::new(model, inputs, start)?;
+    let mut case = Case::new(model, inputs, start, Device::cpu())?;
     case.run()?;
     case.ready_seconds = Some(start.elapsed().as_secs_f64());
     Ok(case)
@@ -167,33 +170,38 @@ fn input(spec: &Json) -> Result<(String, Tensor), Error> {
 }
 
 impl Case {
-    /// The case of a model that was made since `start`.
-    fn new(model: Model, inputs: &[(String, Tensor)], start: Instant) -> Result<Case, Error> {
+    /// The case of a model that was made since `start`, with its inputs on `device`.
+    fn new(
+        model: Model,
+        inputs: &[(String, Tensor)],
+        start: Instant,
+        device: Device,
+    ) -> Result<Case, Error> {
         let compile_seconds = start.elapsed().as_secs_f64();
         let mut args = Vec::new();
         for (i, (name, _)) in model.params()?.iter().enumerate() {
             let found = inputs.iter().find(|(it, _)| it == name).or(inputs.get(i));
             let (_, tensor) = found.ok_or_else(|| Error::failed(format!("input `{name}` is missing")))?;
-            args.push(Value::from(tensor));
+            args.push(Value::from(tensor.to_device(device)?));
         }
         let workspace = Workspace::default();
-        Ok(Case { model, args, workspace, result: None, compile_seconds, ready_seconds: None })
+        Ok(Case { model, device, args, workspace, result: None, compile_seconds, ready_seconds: None })
     }
 
-    /// One call, which may reuse the memory of the last result.
-    fn run(&mut self) -> Result<(), Error> {
+    /// One call, which may reuse the memory of the last result. A GPU may still be at work after it.
+    fn run(&mut self) -> Result<(), RuntimeError> {
         if let Some(last) = self.result.take() {
             self.workspace.recycle(last);
         }
         let result = self.model.vm.invoke_in(&mut self.workspace, MAIN, &self.args)?;
-        // A GPU may still be at work.
-        let first = match &result {
-            Value::Adt(tuple) => tuple.fields().first().and_then(Value::as_tensor),
-            single => single.as_tensor(),
-        };
-        first.map_or(Ok(()), |it| it.device().synchronize())?;
         self.result = Some(result);
         Ok(())
+    }
+
+    /// Seconds of a call, by the clock of the device, of so many calls.
+    fn time(&mut self, calls: usize) -> Result<f64, Error> {
+        let time = self.device.timed(|| (0..calls).try_for_each(|_| self.run()))?;
+        Ok(time.as_secs_f64() / calls as f64)
     }
 }
 
@@ -201,21 +209,17 @@ fn time(case: &mut Case, request: &Json) -> Result<Json, Error> {
     let count = |key: &str| request[key].as_u64().unwrap_or(0).max(1) as usize;
     let (secs, min, max) = (request["secs"].as_f64().unwrap_or(0.2), count("min"), count("max"));
     // One call to calibrate; very short calls are timed in groups.
-    let start = Instant::now();
-    case.run()?;
-    let once = start.elapsed().as_secs_f64();
-    let group = if once < 20e-6 { (40e-6 / once.max(20e-9)).ceil() as usize } else { 1 };
+    let once = case.time(1)?;
+    // The calls of a group on a GPU hide what a call costs the host.
+    let [short, long] = if case.device == Device::cpu() { [20e-6, 40e-6] } else { [1e-3, 2e-3] };
+    let group = if once < short { (long / once.max(20e-9)).ceil() as usize } else { 1 };
     if once >= secs && min <= 1 {
         return Ok(json!({"ok": true, "times": [once]}));
     }
     let mut times = Vec::new();
     let begin = Instant::now();
     while times.len() < min || begin.elapsed().as_secs_f64() < secs && times.len() < max {
-        let start = Instant::now();
-        for _ in 0..group {
-            case.run()?;
-        }
-        times.push(start.elapsed().as_secs_f64() / group as f64);
+        times.push(case.time(group)?);
     }
     Ok(json!({"ok": true, "times": times}))
 }

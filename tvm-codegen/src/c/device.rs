@@ -79,7 +79,8 @@ impl Unit {
             }
             let ty = types::scalar(buffer.dtype);
             let name = f.define_buffer(buffer);
-            f.line(&format!("__shared__ {ty} {name}[{}];", extent.max(1)));
+            // As the widest load of a thread has it.
+            f.line(&format!("__shared__ __align__(16) {ty} {name}[{}];", extent.max(1)));
         }
         f.stmt(&kernel.body)?;
         let body = std::mem::take(&mut f.body);

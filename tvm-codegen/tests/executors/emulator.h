@@ -20,6 +20,7 @@
 #define __global__
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("tvm_shared")))
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define TVM_INLINE static inline __attribute__((unused))
 #define TVM_UNROLL(n)
 #define TVM_REMAINDER

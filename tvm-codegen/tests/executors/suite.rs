@@ -8,7 +8,7 @@ use tvm_core::tir::IterKind::{Reduce, Spatial};
 use tvm_core::tir::transform::renew_defs;
 use tvm_core::tir::{ForKind, Param, PrimExpr, PrimFunc, Stmt};
 use tvm_runtime::abi::kernel_symbol;
-use tvm_runtime::{DataType, Value};
+use tvm_runtime::{DataType, Device, Value};
 
 use super::cuda::{self, copy};
 use super::data::{Rng, assert_close, call, random};
@@ -56,6 +56,14 @@ fn check_cuda(cases: &[Case], want: &[Results]) {
     if let Some(got) = cuda::emulate(&programs, &calls) {
         compare(&names, cases, "cuda, emulated", &got, want);
     }
+    if on_gpu() {
+        compare(&names, cases, "cuda, on a GPU", &run_on(&Target::cuda(), &module, &names, cases), want);
+    }
+}
+
+/// True where kernels can be run on a GPU.
+fn on_gpu() -> bool {
+    cfg!(feature = "cuda") && Device::cuda(0).exists()
 }
 
 /// The arguments after each call of a program.
@@ -77,25 +85,30 @@ fn module_of(cases: &[Case]) -> (IRModule, Vec<String>) {
 /// As [`check_at`], on these executors; returns what the interpreter computes.
 pub(crate) fn check_on(opt_level: u8, cases: &[Case], targets: &[Target]) -> Vec<Results> {
     let (module, names) = module_of(cases);
-    let run = |target: &Target| -> Vec<Results> {
+    let run = |target: &Target| {
         let context = PassContext { opt_level, ..PassContext::default() };
-        let built = context.scope(|| build(&module, target)).unwrap_or_else(|err| panic!("{target}: {err}"));
-        let run = |(name, case): (&String, &Case)| {
-            let run = |args: &Vec<Value>| {
-                let mut args: Vec<Value> = args.iter().map(copy).collect();
-                call(built.get(name).unwrap(), &mut args)
-                    .unwrap_or_else(|err| panic!("{name} on {target}: {err}"));
-                args
-            };
-            case.args.iter().map(run).collect()
-        };
-        names.iter().zip(cases).map(run).collect()
+        context.scope(|| run_on(target, &module, &names, cases))
     };
     let want = run(&Target::interpreter());
     for target in targets {
         compare(&names, cases, &target.to_string(), &run(target), &want);
     }
     want
+}
+
+/// What the programs, of these names in `module`, compute on `target`.
+fn run_on(target: &Target, module: &IRModule, names: &[String], cases: &[Case]) -> Vec<Results> {
+    let built = build(module, target).unwrap_or_else(|err| panic!("{target}: {err}"));
+    let run = |(name, case): (&String, &Case)| {
+        let run = |args: &Vec<Value>| {
+            let mut args: Vec<Value> = args.iter().map(copy).collect();
+            let res = call(built.get(name).unwrap(), &mut args);
+            res.unwrap_or_else(|err| panic!("{name} on {target}: {err}"));
+            args
+        };
+        case.args.iter().map(run).collect()
+    };
+    names.iter().zip(cases).map(run).collect()
 }
 
 fn compare(names: &[String], cases: &[Case], executor: &str, got: &[Results], want: &[Results]) {

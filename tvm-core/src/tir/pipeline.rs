@@ -64,6 +64,7 @@ pub fn lower_cuda() -> Pass {
         tir::verify_source().mandatory(),
         tir::check_loop_kinds().mandatory(),
         tir::lower_cross_thread_reduction().mandatory(),
+        tir::contract_reductions(),
         tir::lower_init_block().mandatory(),
         tir::check_bounds().mandatory(),
         tir::convert_blocks_to_opaque().mandatory(),

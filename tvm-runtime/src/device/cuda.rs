@@ -10,6 +10,7 @@
 #![allow(unsafe_code, reason = "device memory by address; each block says why it is sound")]
 
 mod code;
+mod event;
 mod gpu;
 mod memory;
 
@@ -17,10 +18,13 @@ pub(crate) use code::LoadedCode;
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
 
+use std::time::Duration;
+
 use cudarc::driver::sys::CUdevice_attribute;
 
 use super::{Device, DeviceProperties};
 use crate::error::RuntimeError;
+use event::Event;
 use gpu::Gpu;
 
 pub(super) fn probe(device: Device) -> Result<(), RuntimeError> {
@@ -43,4 +47,16 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
 
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
     Gpu::of(device)?.synchronize()
+}
+
+pub(super) fn timed(
+    device: Device,
+    run: impl FnOnce() -> Result<(), RuntimeError>,
+) -> Result<Duration, RuntimeError> {
+    let gpu = Gpu::of(device)?;
+    let (start, end) = (Event::new(&gpu)?, Event::new(&gpu)?);
+    start.record()?;
+    run()?;
+    end.record()?;
+    end.since(&start)
 }

@@ -1,5 +1,7 @@
 //! CUDA devices in a build without the feature `cuda`: none exists, and using one is an error that names the feature.
 
+use std::time::Duration;
+
 use super::{Device, DeviceProperties};
 use crate::error::RuntimeError;
 use crate::launch::DeviceImage;
@@ -17,6 +19,13 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
 }
 
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
+    unsupported(device)
+}
+
+pub(super) fn timed(
+    device: Device,
+    _run: impl FnOnce() -> Result<(), RuntimeError>,
+) -> Result<Duration, RuntimeError> {
     unsupported(device)
 }
 

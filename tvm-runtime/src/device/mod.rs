@@ -10,6 +10,7 @@ mod virtual_cpu;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +106,23 @@ impl Device {
         match self.kind {
             DeviceKind::Cpu => Ok(()),
             DeviceKind::Cuda => cuda::synchronize(self),
+        }
+    }
+
+    /// How long the device takes for what `run` launches on it, by the device's own clock: from when it has done everything that was
+    /// launched before until it has done that. If the device waits for the host meanwhile, this counts. For the host, it is
+    /// the time of `run`.
+    ///
+    /// # Errors
+    /// That of `run`, or when the device cannot be used.
+    pub fn timed(self, run: impl FnOnce() -> Result<(), RuntimeError>) -> Result<Duration, RuntimeError> {
+        match self.kind {
+            DeviceKind::Cpu => {
+                let start = Instant::now();
+                run()?;
+                Ok(start.elapsed())
+            }
+            DeviceKind::Cuda => cuda::timed(self, run),
         }
     }
 

@@ -21,6 +21,13 @@ pub(super) const RULE: GpuRule = GpuRule {
 /// latency of the others.
 const THREADS: i64 = 256;
 
+/// Elements of a thread at most, where there are more than a GPU runs at a time and each needs few operations: as many loads are under
+/// way at once, which the latency of memory asks for.
+const OWN: i64 = 4;
+
+/// Blocks that keep a GPU busy: eight on each of 132 multiprocessors.
+const BUSY: i64 = 8 * 132;
+
 /// A loop around a block.
 struct Around {
     /// True if it drives spatial axes alone.
@@ -42,7 +49,7 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
         let mut fork = s.clone();
         let block = fork.block(name)?;
         let loops = fork.get_loops(block)?;
-        if let Ok(text) = bind(&mut fork, &loops[..depth], around[..depth].iter(), limits) {
+        if let Ok(text) = bind(&mut fork, &loops[..depth], around[..depth].iter(), limits, 1) {
             *s = fork;
             return Ok(Some(format!("the {depth} outer loops, {text}")));
         }
@@ -81,21 +88,23 @@ fn spatial_outside(
     if !inner.is_empty() {
         s.reorder_n(&[&outer[..], &inner].concat())?;
     }
-    let text = bind(s, &outer, around.iter().filter(|it| it.spatial), limits)?;
+    let most = if inner.is_empty() { OWN } else { 1 };
+    let text = bind(s, &outer, around.iter().filter(|it| it.spatial), limits, most)?;
     Ok(format!("{} of {} loops spatial, {text}", outer.len(), loops.len()))
 }
 
-/// Runs the iterations of `loops` by the threads of as many blocks as that takes.
+/// Runs the iterations of `loops` by the threads of as many blocks as that takes, up to `own` by each of them.
 fn bind<'a>(
     s: &mut Schedule,
     loops: &[LoopRV],
     around: impl Iterator<Item = &'a Around>,
     limits: &GpuLimits,
+    own: i64,
 ) -> Result<String, ScheduleError> {
     let extents: Vec<Option<i64>> = around.map(|it| it.extent).collect();
     let most = THREADS.min(limits.threads_per_block);
     let mut fork = s.clone();
-    if let Ok(text) = by_loops(&mut fork, loops, &extents, most, limits.warp_size) {
+    if let Ok(text) = by_loops(&mut fork, loops, &extents, [most, own], limits.warp_size) {
         *s = fork;
         return Ok(text);
     }
@@ -114,7 +123,7 @@ fn by_loops(
     s: &mut Schedule,
     loops: &[LoopRV],
     extents: &[Option<i64>],
-    most: i64,
+    [most, most_own]: [i64; 2],
     warp: i64,
 ) -> Result<String, ScheduleError> {
     let (mut outer, mut inner, mut threads) = (loops.to_vec(), Vec::new(), 1i64);
@@ -142,8 +151,21 @@ fn by_loops(
         ([], [first, ..]) => s.add_unit_loop(*first)?,
         (outer, _) => s.fuse_n(outer)?,
     };
-    let own = s.fuse_n(&inner)?;
+    let thread = s.fuse_n(&inner)?;
+    let count = extents.iter().try_fold(1i64, |count, it| count.checked_mul((*it)?));
+    let fits = |own: &i64| {
+        count.is_some_and(|count| count % (threads * own) == 0 && count / (threads * own) >= BUSY)
+    };
+    let own = (1..=most_own).rev().find(fits).unwrap_or(1);
+    if own == 1 {
+        s.bind(blocks, ThreadTag::BlockIdxX)?;
+        s.bind(thread, ThreadTag::ThreadIdxX)?;
+        return Ok(format!("{threads} threads in a block"));
+    }
+    let [blocks, each] = s.split(blocks, [None, Some(own)])?;
+    s.reorder([thread, each])?;
     s.bind(blocks, ThreadTag::BlockIdxX)?;
-    s.bind(own, ThreadTag::ThreadIdxX)?;
-    Ok(format!("{threads} threads in a block"))
+    s.bind(thread, ThreadTag::ThreadIdxX)?;
+    s.unroll(each)?;
+    Ok(format!("{threads} threads in a block, {own} elements in a thread"))
 }

@@ -24,31 +24,73 @@ pub(super) const RULE: GpuRule = GpuRule {
 
 /// Threads of a block along each side.
 const SIDE: i64 = 16;
-/// Results of a thread along each side.
-const OWN: i64 = 4;
 /// Terms for which tiles are copied.
 const TERMS: i64 = 16;
+/// Terms of which the steps are unrolled, so that a thread reads them at once.
+const STEPS: i64 = 4;
 /// Constant extents from which on tiles are worth their copies.
 const LEAST: i64 = 32;
+/// Blocks that keep a GPU busy: one on each of 132 multiprocessors.
+const BUSY: i64 = 132;
+
+/// A tile of results: along each side, a thread has `parts` times `each` neighbours.
+#[derive(Clone, Copy)]
+struct Tile {
+    parts: i64,
+    each: i64,
+}
+
+impl Tile {
+    /// The tiles, largest first.
+    const ALL: [Tile; 3] = [Tile { parts: 2, each: 4 }, Tile { parts: 1, each: 4 }, Tile { parts: 1, each: 2 }];
+    /// For extents that are not known.
+    const MIDDLE: Tile = Tile::ALL[1];
+
+    fn side(self) -> i64 {
+        SIDE * self.parts * self.each
+    }
+
+    /// The largest tile of which there are enough for all multiprocessors.
+    fn of(product: &Product, info: &BlockInfo) -> Tile {
+        let extent = |at: usize| info.axes[at].extent.as_int();
+        let batch = iterations(product.batch.iter().map(|&at| &info.axes[at]));
+        let (Some(rows), Some(columns), Some(batch)) = (extent(product.row), extent(product.column), batch)
+        else {
+            return Tile::MIDDLE;
+        };
+        let count = |tile: &Tile| {
+            let blocks = |extent: i64| (extent.max(1) + tile.side() - 1) / tile.side();
+            blocks(rows).saturating_mul(blocks(columns)).saturating_mul(batch)
+        };
+        let [.., smallest] = Tile::ALL;
+        Tile::ALL.into_iter().find(|tile| count(tile) >= BUSY).unwrap_or(smallest)
+    }
+}
 
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(product) = Product::of(&info, limits) else { return Ok(None) };
+    let tile = Tile::of(&product, &info);
     let block = s.block(name)?;
     let out = s.cache_write(block, 0, Scope::Local)?;
     let fused = inline_epilogue(s, &info)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
-    let tile = SIDE * OWN;
-    let [io, it, ii] = s.split(loops[product.row], [None, Some(SIDE), Some(OWN)])?;
-    let [jo, jt, ji] = s.split(loops[product.column], [None, Some(SIDE), Some(OWN)])?;
-    let [ko, ki] = s.split(loops[product.term], [None, Some(TERMS)])?;
-    s.reorder_n(&[&batch[..], &[io, jo, ko, it, jt, ki, ii, ji]].concat())?;
+    let own = [None, Some(tile.parts), Some(SIDE), Some(tile.each)];
+    let [io, iv, it, ii] = s.split(loops[product.row], own)?;
+    let [jo, jv, jt, ji] = s.split(loops[product.column], own)?;
+    let [ko, km, ki] = s.split(loops[product.term], [None, Some(TERMS / STEPS), Some(STEPS)])?;
+    s.reorder_n(&[&batch[..], &[io, jo, ko, it, jt, km, ki, iv, ii, jv, ji]].concat())?;
     s.reverse_compute_at(out, jo)?;
     let mut copies = Vec::new();
     for operand in 0..2 {
         let copy = s.cache_read(block, operand, Scope::Shared)?;
         s.compute_at(copy, ko)?;
+        let v = std::env::var("TVM_MM").unwrap_or_default();
+        if operand == 0 && product.batch.is_empty() {
+            if v.contains('t') { s.transform_layout(copy, 0, "IK", "KI")?; }
+            if v.contains('p') { s.storage_align(copy, 0, if v.contains('t') {0} else {-2}, 32, 4)?; }
+        }
         copies.push(copy);
     }
     let outer = batch.len() + 2;
@@ -67,17 +109,19 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
             return Ok(None);
         }
     }
-    let [.., a, b, c, d] = s.get_loops(init)?[..] else { return Ok(None) };
-    own_tile(s, [a, b, c, d])?;
+    let inner = s.get_loops(init)?.split_off(outer);
+    let [y, x, ref own @ ..] = inner[..] else { return Ok(None) };
+    own_tile(s, [y, x], own)?;
     let results = s.get_loops(out)?.split_off(outer);
     let [.., row, column] = results[..] else { return Ok(None) };
-    let [of_row, i] = s.split(row, [None, Some(OWN)])?;
-    let [of_column, j] = s.split(column, [None, Some(OWN)])?;
-    s.reorder([of_row, of_column, i, j])?;
-    own_tile(s, [of_row, of_column, i, j])?;
-    own_tile(s, [it, jt, ii, ji])?;
+    let [iv2, it2, ii2] = s.split(row, [None, Some(SIDE), Some(tile.each)])?;
+    let [jv2, jt2, ji2] = s.split(column, [None, Some(SIDE), Some(tile.each)])?;
+    s.reorder([it2, jt2, iv2, ii2, jv2, ji2])?;
+    own_tile(s, [it2, jt2], &[iv2, ii2, jv2, ji2])?;
+    own_tile(s, [it, jt], &[ki, iv, ii, jv, ji])?;
     let epilogue = if fused { ", with the block that reads it" } else { "" };
-    Ok(Some(format!("tiles of {tile}x{tile}x{TERMS}, {OWN}x{OWN} in a thread{epilogue}")))
+    let (side, each) = (tile.side(), tile.parts * tile.each);
+    Ok(Some(format!("tiles of {side}x{side}x{TERMS}, {each}x{each} in a thread{epilogue}")))
 }
 
 /// Copies a tile with all threads, neighbours in memory by neighbours; false if the tile has no two loops.
@@ -93,12 +137,11 @@ fn distribute(s: &mut Schedule, copy: BlockRV, outer: usize) -> Result<bool, Sch
     Ok(true)
 }
 
-/// Binds the loops of a tile of results, in which each thread has its part.
-fn own_tile(s: &mut Schedule, [it, jt, ii, ji]: [LoopRV; 4]) -> Result<(), ScheduleError> {
-    s.bind(it, ThreadTag::ThreadIdxY)?;
-    s.bind(jt, ThreadTag::ThreadIdxX)?;
-    s.unroll(ii)?;
-    s.unroll(ji)
+/// Binds the loops over the threads of a tile of results, and unrolls those over what a thread has.
+fn own_tile(s: &mut Schedule, [y, x]: [LoopRV; 2], own: &[LoopRV]) -> Result<(), ScheduleError> {
+    s.bind(y, ThreadTag::ThreadIdxY)?;
+    s.bind(x, ThreadTag::ThreadIdxX)?;
+    own.iter().try_for_each(|it| s.unroll(*it))
 }
 
 /// The axes of a product, as indices of the loops around the block.

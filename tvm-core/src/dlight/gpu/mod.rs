@@ -56,7 +56,8 @@ pub fn schedule_for_gpu(func: &PrimFunc, limits: &GpuLimits) -> Option<(PrimFunc
         }
         for rule in RULES {
             let mut fork = s.clone();
-            if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &name, limits) {
+            let res = (rule.apply)(&mut fork, &name, limits); if let Err(e) = &res { if std::env::var("TVM_DBG").is_ok() { eprintln!("{} {e}", rule.name); } }
+            if let Ok(Some(parameters)) = res {
                 s = fork;
                 applied.push(Applied { block: name, rule: rule.name, why: rule.why, parameters });
                 break;

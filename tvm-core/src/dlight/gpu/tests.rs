@@ -122,12 +122,15 @@ fn products_have_tiles() {
         applied.iter().map(|it| format!("{} {}", it.rule, it.parameters)).collect::<Vec<_>>()
     };
     let tiles = ["matmul tiles of 64x64x16, 4x4 in a thread"];
+    let small = ["matmul tiles of 32x32x16, 2x2 in a thread"];
     for (batch, sizes) in [(None, [70, 65, 33]), (Some(2), [33, 40, 37])] {
         let func = product(batch, sizes.map(PrimExpr::index));
-        assert_eq!(rules(&func), tiles, "{sizes:?}");
+        assert_eq!(rules(&func), small, "{sizes:?}");
         let kernels = check(&func, &[]);
         assert!(kernels.iter().any(|it| it.shared.len() == 2), "{kernels:?}");
     }
+    let large = product(None, [2048, 2048, 64].map(PrimExpr::index));
+    assert_eq!(rules(&large), ["matmul tiles of 128x128x16, 8x8 in a thread"]);
     let free = product(None, ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name))));
     assert_eq!(rules(&free), tiles);
     for [m, n, k] in [[1, 1, 1], [7, 70, 18], [0, 3, 2]] {
@@ -293,7 +296,7 @@ fn products_write_what_reads_them() {
     let func = dense(m, n, k);
     let (_, applied) = schedule_for_gpu(&func, GpuArch::DEFAULT.limits()).unwrap();
     let text: Vec<&str> = applied.iter().map(|it| &*it.parameters).collect();
-    assert_eq!(text, ["tiles of 64x64x16, 4x4 in a thread, with the block that reads it"]);
+    assert_eq!(text, ["tiles of 32x32x16, 2x2 in a thread, with the block that reads it"]);
     assert_eq!(check(&func, &[]).len(), 1);
 }
 

@@ -97,7 +97,7 @@ fn reads_elsewhere(stmt: &Stmt, store: &BufferStore) -> bool {
 
 /// True when different values of `var` give different values of `index`, whatever the other loop variables are: `index`
 /// is linear, and the loop variables are its digits as in a positional number system.
-fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool {
+pub(in crate::tir) fn is_injective_in(index: &PrimExpr, var: &Var, ranges: &[(Var, Range)]) -> bool {
     let sum = LinearSum::of(index, Products::Keep);
     let mut digits: Vec<(i128, Option<i64>, &Var)> = Vec::new();
     for (monomial, coefficient) in sum.terms() {

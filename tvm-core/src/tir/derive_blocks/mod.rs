@@ -30,6 +30,7 @@ use crate::tir::{
     substitute_stmt, walk_stmt,
 };
 
+pub(in crate::tir) use classify::is_injective_in;
 pub(crate) use names::BlockNames;
 
 /// A loop around a statement.
@@ -221,7 +222,7 @@ fn keeps_value(value: &PrimExpr, stmt: &Stmt) -> bool {
 }
 
 /// All stores in `stmt`, in order.
-fn collect_stores(stmt: &Stmt) -> Vec<Arc<BufferStore>> {
+pub(in crate::tir) fn collect_stores(stmt: &Stmt) -> Vec<Arc<BufferStore>> {
     struct Stores(Vec<Arc<BufferStore>>);
     impl Visitor for Stores {
         fn visit_expr(&mut self, _: &PrimExpr) {}

@@ -14,11 +14,12 @@ use tvm_runtime::DataType;
 use super::context::{analyzer_for, enter_loop};
 use super::coverage::is_covered;
 use crate::arith::Analyzer;
-use crate::ir::{BufferId, FirstError, IrError, Span, VarId};
+use crate::ir::{BufferId, FirstError, IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::{is_shared, reads_memory};
+use crate::tir::derive_blocks::{collect_stores, is_injective_in};
 use crate::tir::{
-    Buffer, Evaluate, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Scope,
+    Buffer, Evaluate, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Range, Scope,
     Stmt, ThreadTag, Visitor, While, any_expr, walk_expr, walk_stmt,
 };
 
@@ -76,7 +77,7 @@ impl Mutator for Kernels<'_> {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         match stmt {
             Stmt::For(node) if matches!(node.kind, ForKind::ThreadBinding(_)) => {
-                let mut sync = Sync { global: self.explicit, unshared: None };
+                let mut sync = Sync { global: self.explicit, unshared: None, threads: Vec::new() };
                 let new = sync.stmt(stmt, &mut Accesses::default());
                 self.errors.keep(reaches_all(&new, self.span));
                 if let Some(buffer) = sync.unshared {
@@ -119,6 +120,8 @@ struct Sync {
     global: bool,
     /// A buffer that only one thread would have, in a program whose own barriers say that threads share it.
     unshared: Option<Buffer>,
+    /// The loops over blocks and threads around the statement.
+    threads: Vec<(Var, Range)>,
 }
 
 impl Sync {
@@ -127,7 +130,10 @@ impl Sync {
         match stmt {
             Stmt::For(node) => match node.kind {
                 ForKind::ThreadBinding(_) if has_thread_loops(&node.body) || !is_thread(node.kind) => {
+                    let range = Range { min: node.min.clone(), extent: node.extent.clone() };
+                    self.threads.push((node.loop_var.clone(), range));
                     let body = self.stmt(&node.body, pending);
+                    self.threads.pop();
                     For { body, ..(**node).clone() }.into()
                 }
                 ForKind::ThreadBinding(_) => self.atom(stmt, pending),
@@ -201,22 +207,55 @@ impl Sync {
         after(own, pending)
     }
 
-    /// A loop that a block runs: what is accessed at its end comes before what is accessed at its start.
+    /// A loop that a block runs. If what it accesses conflicts with what was accessed before it, but not with what its own
+    /// iterations access, the barrier is before the loop instead of inside of it.
     fn repeated(&mut self, node: &For, pending: &mut Accesses) -> Stmt {
-        let head = self.head(&[&node.min, &node.extent], pending);
-        let mut state = pending.clone();
-        loop {
-            let mut after = state.clone();
-            let body = self.stmt(&node.body, &mut after);
-            let mut merged = state.clone();
-            merged.extend(after);
-            if merged == state {
-                // There may be no iteration at all.
-                *pending = state;
-                return with_barrier(head, For { body, ..node.clone() }.into());
-            }
-            state = merged;
+        let extents = [&node.min, &node.extent];
+        let mut alone = Accesses::default();
+        self.head(&extents, &mut alone);
+        let body_alone = self.iterated(node, &mut alone);
+        let head = self.head(&extents, pending);
+        let body = self.iterated(node, pending);
+        if barriers(&body_alone) < barriers(&body) {
+            *pending = alone;
+            return with_barrier(true, For { body: body_alone, ..node.clone() }.into());
         }
+        with_barrier(head, For { body, ..node.clone() }.into())
+    }
+
+    /// The body of a loop: what is accessed at its end comes before what is accessed at its start.
+    fn iterated(&mut self, node: &For, pending: &mut Accesses) -> Stmt {
+        let apart = self.written_apart(node);
+        loop {
+            let mut after = pending.clone();
+            let body = self.stmt(&node.body, &mut after);
+            let mut merged = pending.clone();
+            let mut carried = after.clone();
+            carried.writes.retain(|buffer| !apart.contains(buffer));
+            merged.extend(carried);
+            if merged == *pending {
+                // There may be no iteration at all.
+                pending.extend(after);
+                return body;
+            }
+            *pending = merged;
+        }
+    }
+
+    /// The buffers that a loop only writes, with one store, each iteration other elements than the others, whatever the threads.
+    fn written_apart(&self, node: &For) -> Vec<BufferId> {
+        let accesses = self.accesses(&node.body);
+        let range = |it: &For| (it.loop_var.clone(), Range { min: it.min.clone(), extent: it.extent.clone() });
+        let mut ranges = self.threads.clone();
+        ranges.push(range(node));
+        for_each_loop(&node.body, &mut |it| ranges.push(range(it)));
+        let stores = collect_stores(&node.body);
+        let apart = |buffer: &BufferId| {
+            let mut own = stores.iter().filter(|it| it.buffer.id == *buffer);
+            let (Some(store), None) = (own.next(), own.next()) else { return false };
+            store.indices.iter().any(|index| is_injective_in(index, &node.loop_var, &ranges))
+        };
+        accesses.writes.difference(&accesses.reads).filter(|it| apart(it)).copied().collect()
     }
 
     fn accesses(&self, stmt: &Stmt) -> Accesses {
@@ -224,6 +263,19 @@ impl Sync {
         collect.visit_stmt(stmt);
         collect.found
     }
+}
+
+/// The number of barriers in `stmt`.
+fn barriers(stmt: &Stmt) -> usize {
+    let own = matches!(stmt, Stmt::Evaluate(it) if is_barrier(&it.value));
+    usize::from(own) + stmt.children().into_iter().map(barriers).sum::<usize>()
+}
+
+fn for_each_loop(stmt: &Stmt, visit: &mut impl FnMut(&For)) {
+    if let Stmt::For(node) = stmt {
+        visit(node);
+    }
+    stmt.children().into_iter().for_each(|it| for_each_loop(it, visit));
 }
 
 /// True if a barrier must stand before the accesses `own`, which then follow `pending`.

@@ -77,6 +77,9 @@ struct Pair<'a> {
 struct Line {
     slope: i64,
     rest: IntervalSet,
+    /// True if the thread is a digit of the index: all else in it is either a multiple of what all threads span, or less than
+    /// the slope.
+    digit: bool,
 }
 
 impl<'a> Pair<'a> {
@@ -159,7 +162,7 @@ impl<'a> Pair<'a> {
     }
 
     /// True when different threads touch different elements: in some dimension their lines have the same slope, and any
-    /// two values of their rests differ by less than the absolute slope.
+    /// two values of their rests differ by less than the absolute slope, or the thread is a digit of both.
     fn are_apart(
         &self,
         (a, region_a): (&BlockRealize, &BufferRegion),
@@ -174,7 +177,8 @@ impl<'a> Pair<'a> {
                 }
                 _ => false,
             };
-            if a.slope == b.slope && narrow(&a.rest.max, &b.rest.min) && narrow(&b.rest.max, &a.rest.min) {
+            let near = || narrow(&a.rest.max, &b.rest.min) && narrow(&b.rest.max, &a.rest.min);
+            if a.slope == b.slope && ((a.digit && b.digit) || near()) {
                 return Ok(true);
             }
         }
@@ -201,9 +205,12 @@ impl<'a> Pair<'a> {
             extent: substitute_expr(&range.extent, &values),
         };
         let mut dom = DomMap::default();
+        let mut inner = self.analyzer.clone();
         for var in loops_around(self.state, sref) {
             if !self.outside.contains(&var) && !self.threads.contains_key(&var) {
-                let range = at_loops(&self.state.get_for(var)?.range());
+                let node = self.state.get_for(var)?;
+                let range = at_loops(&node.range());
+                inner.bind_range(&node.loop_var, &range);
                 dom.insert(var, self.analyzer.range_set(&range, &dom));
             }
         }
@@ -212,6 +219,8 @@ impl<'a> Pair<'a> {
         else {
             return Ok(None);
         };
+        let slope = line.coefficients[0].as_int();
+        let digit = slope.is_some_and(|slope| self.is_digit(slope, &line.base, &extent, &inner));
         let rest = self.analyzer.range_set(&Range { min: line.base, extent }, &dom);
         let ends = [&rest.min, &rest.max];
         let fixed = ends.into_iter().flatten().all(|end| {
@@ -219,8 +228,16 @@ impl<'a> Pair<'a> {
                 matches!(it, PrimExpr::BufferLoad(_)) || it.as_var() == Some(&self.thread)
             })
         });
-        let slope = line.coefficients[0].as_int().filter(|slope| *slope != 0 && fixed);
-        Ok(slope.map(|slope| Line { slope, rest }))
+        let slope = slope.filter(|slope| *slope != 0 && fixed);
+        Ok(slope.map(|slope| Line { slope, rest, digit }))
+    }
+
+    /// True if the thread is a digit of all indices `slope * thread + base + i`, with `i` below `extent`.
+    fn is_digit(&self, slope: i64, base: &PrimExpr, extent: &PrimExpr, inner: &Analyzer) -> bool {
+        let extent_of = |node: &For| node.extent.as_int().filter(|_| node.min.is_const(0));
+        let [Some(a), Some(b)] = self.sides.map(extent_of) else { return false };
+        let all = a.max(b).checked_mul(slope).filter(|all| *all > 0);
+        all.is_some_and(|all| inner.can_prove_less(&(base.clone().floormod(all) + extent - 1), &slope.into()))
     }
 }
 
