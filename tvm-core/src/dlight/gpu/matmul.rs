@@ -34,9 +34,18 @@ const LEAST: i64 = 32;
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(product) = Product::of(&info, limits) else { return Ok(None) };
-    let block = s.block(name)?;
+    tile(s, &info, &product)
+}
+
+/// Computes `product`, the block of `info`, in tiles. Returns what it chose; `None` if an operand has no two axes.
+pub(super) fn tile(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    product: &Product,
+) -> Result<Option<String>, ScheduleError> {
+    let block = s.block(&info.name)?;
     let out = s.cache_write(block, 0, Scope::Local)?;
-    let fused = inline_epilogue(s, &info)?;
+    let fused = inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
     let tile = SIDE * OWN;
@@ -102,7 +111,7 @@ fn own_tile(s: &mut Schedule, [it, jt, ii, ji]: [LoopRV; 4]) -> Result<(), Sched
 }
 
 /// The axes of a product, as indices of the loops around the block.
-struct Product {
+pub(super) struct Product {
     batch: Vec<usize>,
     row: usize,
     column: usize,
@@ -110,8 +119,13 @@ struct Product {
 }
 
 impl Product {
-    fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
+    pub(super) fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
         let [a, b] = &info.loads[..] else { return None };
+        Product::of_operands(info, [a, b], limits).or_else(|| Product::of_operands(info, [b, a], limits))
+    }
+
+    /// The product, if its rows are those of `a`.
+    fn of_operands(info: &BlockInfo, [a, b]: [&BufferLoad; 2], limits: &GpuLimits) -> Option<Product> {
         let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
         let uses =
             |load: &BufferLoad, axis: &Axis| load.indices.iter().any(|index| uses_var(index, &axis.var));

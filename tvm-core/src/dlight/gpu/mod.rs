@@ -6,6 +6,7 @@
 //! the GPU. TVM counterpart: `dlight.gpu`.
 
 mod columns;
+mod conv;
 mod fallback;
 mod matmul;
 mod reduction;
@@ -34,7 +35,11 @@ struct GpuRule {
     apply: fn(&mut Schedule, &str, &GpuLimits) -> Result<Option<String>, ScheduleError>,
 }
 
-/// The rules, in the order in which they are tried.
+/// The rules that take their blocks before the others see a block: what their kernels compute as they read it, as padding, needs no
+/// kernel of its own.
+const FIRST: &[GpuRule] = &[conv::RULE];
+
+/// The other rules, in the order in which they are tried.
 const RULES: &[GpuRule] =
     &[matmul::RULE, rows::RULE, reduction::RULE, columns::RULE, transpose::RULE, fallback::RULE];
 
@@ -50,16 +55,18 @@ pub fn schedule_for_gpu(func: &PrimFunc, limits: &GpuLimits) -> Option<(PrimFunc
     let mut s = Schedule::new(own_dims.as_ref().unwrap_or(func).clone()).ok()?;
     inline::inline(&mut s);
     let mut applied = Vec::new();
-    for name in outer_blocks(&s) {
-        if is_bound(&s, &name) {
-            continue;
-        }
-        for rule in RULES {
-            let mut fork = s.clone();
-            if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &name, limits) {
-                s = fork;
-                applied.push(Applied { block: name, rule: rule.name, why: rule.why, parameters });
-                break;
+    for rules in [FIRST, RULES] {
+        for name in outer_blocks(&s) {
+            if is_bound(&s, &name) {
+                continue;
+            }
+            for rule in rules {
+                let mut fork = s.clone();
+                if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &name, limits) {
+                    s = fork;
+                    applied.push(Applied { block: name, rule: rule.name, why: rule.why, parameters });
+                    break;
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Which loops the rules bind, and that the programs compute what they did.
 
+mod conv;
+
 use tvm_runtime::DataType;
 
 use crate::ir::{IRModule, Var};
