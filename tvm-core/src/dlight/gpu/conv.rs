@@ -22,21 +22,14 @@
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`, whose `normalize_to_matmul` has the same form; im2col of the strategies for `conv2d`.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
-
 use super::GpuRule;
 use super::matmul::{Product, tile};
+use super::results::{is_unit, leaf, map_of, only_reader, read_along};
 use crate::dlight::analysis::BlockInfo;
 use crate::dlight::inline::{operations, readers_in_bounds};
-use crate::ir::{Var, VarId};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, Schedule, ScheduleError};
-use crate::tir::{
-    Block, BlockRealize, Buffer, BufferLoad, IndexMap, IterKind, IterVar, PrimExpr, for_each_load,
-    substitute_expr, uses_var,
-};
+use crate::tir::{Block, Buffer, BufferLoad, IndexMap, IterKind, IterVar, PrimExpr, uses_var};
 
 pub(super) const RULE: GpuRule = GpuRule {
     name: "conv",
@@ -128,24 +121,6 @@ impl Sides {
     }
 }
 
-fn is_unit(axis: &IterVar) -> bool {
-    axis.dom.min.is_const(0) && axis.dom.extent.is_const(1)
-}
-
-/// The map from the axes of `block` to the expressions in `output`, but those of one value. Axes of one value that do not occur in
-/// them are added to the last index.
-fn map_of(block: &Block, output: &[PrimExpr]) -> Option<IndexMap> {
-    let mut output: Vec<PrimExpr> = output.iter().filter(|it| it.as_int().is_none()).cloned().collect();
-    let unused = block.iter_vars.iter().filter(|it| is_unit(it) && !output.iter().any(|e| uses_var(e, &it.var)));
-    let last = unused.fold(output.last()?.clone(), |sum, axis| sum + &axis.var);
-    *output.last_mut()? = last;
-    // Names of axes may be the same.
-    let vars: Vec<Var> = (0..block.iter_vars.len()).map(|i| Var::index(format!("i{i}"))).collect();
-    let renamed = block.iter_vars.iter().zip(&vars).map(|(axis, var)| (axis.var.id(), PrimExpr::from(var)));
-    let renamed: FxHashMap<VarId, PrimExpr> = renamed.collect();
-    IndexMap::new(vars, output.iter().map(|it| substitute_expr(it, &renamed)).collect()).ok()
-}
-
 /// Inlines what pads an operand of block `name`, and other cheap blocks that only the copy of an operand reads.
 fn inline_padding(s: &mut Schedule, name: &str) -> Result<(), ScheduleError> {
     let mut refused = Vec::new();
@@ -185,33 +160,10 @@ fn read_matrix(s: &mut Schedule, name: &str, result: BlockRV) -> Result<(), Sche
     if fork.transform_block_layout(result, back).and_then(|()| fork.compute_inline(result)).is_err() {
         return Ok(());
     }
-    let Some(reader) = only_reader(&fork, name, &matrix).filter(|it| !it.block.is_reduction()) else {
-        return Ok(());
-    };
-    let mut place = None;
-    for_each_load(&reader.block.body, &mut |load| {
-        if load.buffer == matrix {
-            place = Some(load.indices.clone());
-        }
-    });
-    let Some(map) = place.and_then(|it| map_of(&reader.block, &it)) else { return Ok(()) };
-    let block = fork.block(&reader.block.name)?;
-    if fork.transform_block_layout(block, map).is_ok() {
+    if let Ok(Some(_)) = read_along(&mut fork, name, &matrix) {
         *s = fork;
     }
     Ok(())
-}
-
-/// The block that reads `buffer`, if it is the only one but `name`.
-fn only_reader(s: &Schedule, name: &str, buffer: &Buffer) -> Option<Arc<BlockRealize>> {
-    let reads = |it: &Block| it.reads.iter().any(|read| read.buffer == *buffer);
-    let mut readers = s.state().leaf_blocks().iter().filter(|it| *it.block.name != *name && reads(&it.block));
-    let (reader, None) = (readers.next()?, readers.next()) else { return None };
-    Some(reader.clone())
-}
-
-fn leaf<'a>(s: &'a Schedule, name: &str) -> Option<&'a Arc<BlockRealize>> {
-    s.state().leaf_blocks().iter().find(|it| &*it.block.name == name)
 }
 
 fn writes(block: &Block, buffer: &Buffer) -> bool {

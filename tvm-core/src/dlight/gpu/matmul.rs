@@ -10,11 +10,11 @@
 //! TVM counterpart: `dlight.gpu.Matmul`.
 
 use super::GpuRule;
+use super::results::Results;
 use crate::dlight::analysis::{Axis, BlockInfo, iterations};
-use crate::dlight::inline::inline_epilogue;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::{BufferLoad, IterKind, Scope, ThreadTag, uses_var};
+use crate::tir::{Block, BufferLoad, IterKind, IterVar, Scope, ThreadTag, uses_var};
 
 pub(super) const RULE: GpuRule = GpuRule {
     name: "matmul",
@@ -44,18 +44,19 @@ pub(super) fn tile(
     product: &Product,
 ) -> Result<Option<String>, ScheduleError> {
     let block = s.block(&info.name)?;
-    let out = s.cache_write(block, 0, Scope::Local)?;
-    let fused = inline_epilogue(s, info)?;
+    let side = SIDE * OWN;
+    let Some(realize) = info.realize(s) else { return Ok(None) };
+    let multiples = product.multiples(info, &realize.block, [side, TERMS]);
+    let results = Results::of(s, info, &multiples)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
-    let tile = SIDE * OWN;
     let [io, it, ii] = s.split(loops[product.row], [None, Some(SIDE), Some(OWN)])?;
     let [jo, jt, ji] = s.split(loops[product.column], [None, Some(SIDE), Some(OWN)])?;
     let [ko, ki] = s.split(loops[product.term], [None, Some(TERMS)])?;
     s.reorder_n(&[&batch[..], &[io, jo, ko, it, jt, ki, ii, ji]].concat())?;
-    s.reverse_compute_at(out, jo)?;
+    let (out, fused) = results.write_at(s, &info.name, jo)?;
     let mut copies = Vec::new();
-    for operand in 0..2 {
+    for operand in product.operands {
         let copy = s.cache_read(block, operand, Scope::Shared)?;
         s.compute_at(copy, ko)?;
         copies.push(copy);
@@ -78,15 +79,16 @@ pub(super) fn tile(
     }
     let [.., a, b, c, d] = s.get_loops(init)?[..] else { return Ok(None) };
     own_tile(s, [a, b, c, d])?;
-    let results = s.get_loops(out)?.split_off(outer);
-    let [.., row, column] = results[..] else { return Ok(None) };
+    let of_results = s.get_loops(out)?.split_off(outer);
+    let [.., row, column] = of_results[..] else { return Ok(None) };
     let [of_row, i] = s.split(row, [None, Some(OWN)])?;
     let [of_column, j] = s.split(column, [None, Some(OWN)])?;
     s.reorder([of_row, of_column, i, j])?;
     own_tile(s, [of_row, of_column, i, j])?;
     own_tile(s, [it, jt, ii, ji])?;
+    results.inline_operands(s)?;
     let epilogue = if fused { ", with the block that reads it" } else { "" };
-    Ok(Some(format!("tiles of {tile}x{tile}x{TERMS}, {OWN}x{OWN} in a thread{epilogue}")))
+    Ok(Some(format!("tiles of {side}x{side}x{TERMS}, {OWN}x{OWN} in a thread{epilogue}")))
 }
 
 /// Copies a tile with all threads, neighbours in memory by neighbours; false if the tile has no two loops.
@@ -112,6 +114,8 @@ fn own_tile(s: &mut Schedule, [it, jt, ii, ji]: [LoopRV; 4]) -> Result<(), Sched
 
 /// The axes of a product, as indices of the loops around the block.
 pub(super) struct Product {
+    /// The positions of the operand of the rows and of that of the columns among what the block reads.
+    operands: [usize; 2],
     batch: Vec<usize>,
     row: usize,
     column: usize,
@@ -121,11 +125,27 @@ pub(super) struct Product {
 impl Product {
     pub(super) fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
         let [a, b] = &info.loads[..] else { return None };
-        Product::of_operands(info, [a, b], limits).or_else(|| Product::of_operands(info, [b, a], limits))
+        let first = Product::of_operands(info, [0, 1], [a, b], limits);
+        first.or_else(|| Product::of_operands(info, [1, 0], [b, a], limits))
+    }
+
+    /// The multiples of which the axes of the block are whole tiles.
+    fn multiples(&self, info: &BlockInfo, block: &Block, [side, terms]: [i64; 2]) -> Vec<i64> {
+        let of = |axis: &IterVar| match info.axes.iter().position(|it| it.var == axis.var) {
+            Some(at) if at == self.term => terms,
+            Some(at) if at == self.row || at == self.column => side,
+            _ => 1,
+        };
+        block.iter_vars.iter().map(of).collect()
     }
 
     /// The product, if its rows are those of `a`.
-    fn of_operands(info: &BlockInfo, [a, b]: [&BufferLoad; 2], limits: &GpuLimits) -> Option<Product> {
+    fn of_operands(
+        info: &BlockInfo,
+        operands: [usize; 2],
+        [a, b]: [&BufferLoad; 2],
+        limits: &GpuLimits,
+    ) -> Option<Product> {
         let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
         let uses =
             |load: &BufferLoad, axis: &Axis| load.indices.iter().any(|index| uses_var(index, &axis.var));
@@ -150,6 +170,6 @@ impl Product {
         // A thread reads its results column by column from rows that follow each other.
         let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);
         (large && few && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
-            .then_some(Product { batch, row: *row, column: *column, term: *term })
+            .then_some(Product { operands, batch, row: *row, column: *column, term: *term })
     }
 }

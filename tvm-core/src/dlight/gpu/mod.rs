@@ -10,6 +10,7 @@ mod conv;
 mod fallback;
 mod matmul;
 mod reduction;
+mod results;
 mod row_threads;
 mod rows;
 #[cfg(test)]

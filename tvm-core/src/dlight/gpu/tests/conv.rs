@@ -124,8 +124,78 @@ fn convolutions_are_products() {
         Conv { groups: 2, channels: [8, 66], pad: 1, ..small.clone() },
         Conv { layouts: ["NHWC", "HWIO"], pad: 1, ..small.clone() },
     ];
+    one_kernel(&small.func(), &[&[]]);
     for conv in cases {
-        one_kernel(&conv.func(), &[&[]]);
         one_kernel(&conv.with_epilogue(), &[&[]]);
     }
+}
+
+#[test]
+fn batches_of_any_size_are_products() {
+    let batch = || PrimExpr::from(Var::index("n"));
+    let small = Conv { batch: batch(), pad: 1, ..Conv::new([4, 33], [5, 6], [3, 3]) };
+    let cases = [
+        small.clone(),
+        Conv { stride: 2, image: [9, 10].map(PrimExpr::index), ..small.clone() },
+        Conv { window: [1, 1], channels: [37, 40], pad: 0, ..small.clone() },
+        Conv { groups: 2, channels: [8, 66], ..small.clone() },
+        Conv { layouts: ["NHWC", "HWIO"], ..small.clone() },
+    ];
+    one_kernel(&small.func(), &[&[3]]);
+    for conv in cases {
+        one_kernel(&conv.with_epilogue(), &[&[2], &[0]]);
+    }
+}
+
+/// What is no product of large enough matrices of known form stays as it is.
+#[test]
+fn other_convolutions_stay() {
+    let small = Conv { pad: 1, ..Conv::new([4, 33], [7, 9], [3, 3]) };
+    let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let cases = [
+        // Depthwise: no rows.
+        Conv { channels: [36, 36], groups: 36, ..small.clone() },
+        // Too few channels, terms, or pixels.
+        Conv { channels: [4, 8], ..small.clone() },
+        Conv { channels: [3, 33], ..small.clone() },
+        Conv { image: [5, 5].map(PrimExpr::index), ..small.clone() },
+        Conv { channels: [8, 32], groups: 2, ..small.clone() },
+        // The width is a divisor.
+        Conv { image: [h, w], ..small.clone() },
+    ];
+    for conv in cases {
+        let func = conv.func();
+        assert!(!rules(&func).contains(&"conv"), "{func}");
+    }
+}
+
+/// Products of several axes that are no windows.
+#[test]
+fn products_of_several_axes_are_products() {
+    let int = PrimExpr::index;
+    let layer = |lead: [PrimExpr; 2]| {
+        let x = te::placeholder("x", [lead[0].clone(), lead[1].clone(), int(37)], DataType::I64);
+        let w = te::placeholder("w", [int(37), int(40)], DataType::I64);
+        let r = te::reduce_axis("r", int(37));
+        let y = te::compute("y", [lead[0].clone(), lead[1].clone(), int(40)], &[&x, &w], |i: &[PrimExpr]| {
+            te::sum(x.at([i[0].clone(), i[1].clone(), r.expr()]) * w.at([r.expr(), i[2].clone()]), &[&r])
+        });
+        te::create_prim_func("layer", &[x, w], &[y]).unwrap()
+    };
+    one_kernel(&layer([3, 17].map(int)), &[&[]]);
+    one_kernel(&layer([Var::index("n").into(), 17.into()]), &[&[3], &[0], &[1]]);
+    // A convolution along one axis.
+    let x = te::placeholder("x", [int(2), int(12), int(40)], DataType::I64);
+    let w = te::placeholder("w", [int(33), int(12), int(5)], DataType::I64);
+    let params = ConvParams {
+        strides: vec![1],
+        pad_before: vec![2],
+        pad_after: vec![1],
+        dilation: vec![1],
+        groups: 1,
+    };
+    let [data, kernel] = ["NCW", "OIW"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCW".into(), out: Clone::clone(&data), data, kernel };
+    let y = topi::conv("conv1d", &x, &w, &params, &layouts, &[2, 33, 39].map(int), DataType::I64);
+    one_kernel(&te::create_prim_func("conv1d", &[x, w], &[y]).unwrap(), &[&[]]);
 }
