@@ -149,7 +149,8 @@ fn inline_padding(s: &mut Schedule, name: &str) -> Result<(), ScheduleError> {
 /// Lets the element-wise block that reads the result of block `name` read it as a matrix, along the rows. `result` is the block
 /// that copies this matrix to the result. Nothing changes if there is no such block.
 fn read_matrix(s: &mut Schedule, name: &str, result: BlockRV) -> Result<(), ScheduleError> {
-    let Some(matrix) = leaf(s, name).and_then(|it| it.block.writes.first()).map(|it| it.buffer.clone()) else {
+    let Some(matrix) = leaf(s, name).and_then(|it| it.block.writes.first()).map(|it| it.buffer.clone())
+    else {
         return Ok(());
     };
     let copy = only_reader(s, name, &matrix);

@@ -98,7 +98,8 @@ fn distribute(s: &mut Schedule, copy: BlockRV, outer: usize) -> Result<bool, Sch
     let [.., row, column] = loops[..] else { return Ok(false) };
     let [ro, ry] = s.split(row, [None, Some(SIDE)])?;
     let [co, cx] = s.split(column, [None, Some(SIDE)])?;
-    s.reorder([ro, co, ry, cx])?;
+    // Threads outside, so that they wait for each other once, and all their loads are under way together.
+    s.reorder([ry, cx, ro, co])?;
     s.bind(ry, ThreadTag::ThreadIdxY)?;
     s.bind(cx, ThreadTag::ThreadIdxX)?;
     Ok(true)

@@ -43,11 +43,7 @@ impl Results {
         }
     }
 
-    fn plain(
-        s: &mut Schedule,
-        info: &BlockInfo,
-        operands: Vec<Arc<str>>,
-    ) -> Result<Results, ScheduleError> {
+    fn plain(s: &mut Schedule, info: &BlockInfo, operands: Vec<Arc<str>>) -> Result<Results, ScheduleError> {
         let block = s.block(&info.name)?;
         let out = s.cache_write(block, 0, Scope::Local)?;
         let fused = inline_epilogue(s, info)?;
@@ -70,7 +66,8 @@ impl Results {
         let name = new.remove(at);
         let out = s.block(&name)?;
         s.set_scope(block, 0, Scope::Local)?;
-        let own = leaf(s, &info.name).and_then(|it| it.block.writes.first()).map_or(own, |it| it.buffer.clone());
+        let own =
+            leaf(s, &info.name).and_then(|it| it.block.writes.first()).map_or(own, |it| it.buffer.clone());
         Ok(Results { out, fused: false, padded: Some(own), operands: new })
     }
 

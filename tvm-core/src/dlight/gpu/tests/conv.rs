@@ -68,8 +68,7 @@ impl Conv {
             'H' => kh,
             _ => kw,
         };
-        let weight: Vec<PrimExpr> =
-            self.layouts[1].chars().map(of_weight).map(PrimExpr::index).collect();
+        let weight: Vec<PrimExpr> = self.layouts[1].chars().map(of_weight).map(PrimExpr::index).collect();
         let x = te::placeholder("x", shape(inputs, self.image.clone()), DataType::I64);
         let weight = te::placeholder("weight", weight, DataType::I64);
         let [data, kernel] = self.layouts.map(|it| it.parse().unwrap());
@@ -119,7 +118,14 @@ fn convolutions_are_products() {
         Conv { dilation: 2, pad: 2, ..small.clone() },
         Conv { stride: 2, pad: 3, window: [7, 7], image: [13, 11].map(PrimExpr::index), ..small.clone() },
         Conv { window: [1, 1], channels: [37, 40], ..small.clone() },
-        Conv { window: [1, 1], channels: [37, 40], image: [12, 12].map(PrimExpr::index), stride: 2, batch: 3.into(), ..small.clone() },
+        Conv {
+            window: [1, 1],
+            channels: [37, 40],
+            image: [12, 12].map(PrimExpr::index),
+            stride: 2,
+            batch: 3.into(),
+            ..small.clone()
+        },
         Conv { window: [1, 3], channels: [12, 33], ..small.clone() },
         Conv { groups: 2, channels: [8, 66], pad: 1, ..small.clone() },
         Conv { layouts: ["NHWC", "HWIO"], pad: 1, ..small.clone() },
@@ -177,9 +183,10 @@ fn products_of_several_axes_are_products() {
         let x = te::placeholder("x", [lead[0].clone(), lead[1].clone(), int(37)], DataType::I64);
         let w = te::placeholder("w", [int(37), int(40)], DataType::I64);
         let r = te::reduce_axis("r", int(37));
-        let y = te::compute("y", [lead[0].clone(), lead[1].clone(), int(40)], &[&x, &w], |i: &[PrimExpr]| {
-            te::sum(x.at([i[0].clone(), i[1].clone(), r.expr()]) * w.at([r.expr(), i[2].clone()]), &[&r])
-        });
+        let y =
+            te::compute("y", [lead[0].clone(), lead[1].clone(), int(40)], &[&x, &w], |i: &[PrimExpr]| {
+                te::sum(x.at([i[0].clone(), i[1].clone(), r.expr()]) * w.at([r.expr(), i[2].clone()]), &[&r])
+            });
         te::create_prim_func("layer", &[x, w], &[y]).unwrap()
     };
     one_kernel(&layer([3, 17].map(int)), &[&[]]);
