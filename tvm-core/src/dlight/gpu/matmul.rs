@@ -5,7 +5,7 @@
 //! 64 × 16 elements of both operands to shared memory (8 KiB in `f32`); each of these is then read by 16 threads. Per term, a
 //! thread reads 8 elements and adds 16 products. 256 threads and 8 KiB leave room for several blocks on a multiprocessor of
 //! every architecture, so that one computes while another one copies. An element-wise block that reads the product (a bias, an
-//! activation, a residual) is computed where a thread writes its results.
+//! activation, a residual) is computed where a thread writes its results (`results.rs`, which also makes all tiles whole).
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`.
 

@@ -113,20 +113,16 @@ fn one_kernel(func: &PrimFunc, dims: &[&[i64]]) {
 fn convolutions_are_products() {
     let small = Conv::new([4, 33], [7, 9], [3, 3]);
     let cases = [
-        Conv { pad: 1, ..small.clone() },
-        Conv { batch: 2.into(), ..small.clone() },
-        Conv { dilation: 2, pad: 2, ..small.clone() },
-        Conv { stride: 2, pad: 3, window: [7, 7], image: [13, 11].map(PrimExpr::index), ..small.clone() },
-        Conv { window: [1, 1], channels: [37, 40], ..small.clone() },
+        Conv { stride: 2, pad: 3, window: [7, 7], channels: [1, 33], ..small.clone() },
         Conv {
             window: [1, 1],
-            channels: [37, 40],
+            channels: [32, 40],
             image: [12, 12].map(PrimExpr::index),
             stride: 2,
             batch: 3.into(),
             ..small.clone()
         },
-        Conv { window: [1, 3], channels: [12, 33], ..small.clone() },
+        Conv { window: [1, 3], channels: [12, 33], dilation: 2, ..small.clone() },
         Conv { groups: 2, channels: [8, 66], pad: 1, ..small.clone() },
         Conv { layouts: ["NHWC", "HWIO"], pad: 1, ..small.clone() },
     ];
@@ -141,10 +137,8 @@ fn batches_of_any_size_are_products() {
     let batch = || PrimExpr::from(Var::index("n"));
     let small = Conv { batch: batch(), pad: 1, ..Conv::new([4, 33], [5, 6], [3, 3]) };
     let cases = [
-        small.clone(),
         Conv { stride: 2, image: [9, 10].map(PrimExpr::index), ..small.clone() },
-        Conv { window: [1, 1], channels: [37, 40], pad: 0, ..small.clone() },
-        Conv { groups: 2, channels: [8, 66], ..small.clone() },
+        Conv { window: [1, 1], channels: [32, 40], pad: 0, ..small.clone() },
         Conv { layouts: ["NHWC", "HWIO"], ..small.clone() },
     ];
     one_kernel(&small.func(), &[&[3]]);

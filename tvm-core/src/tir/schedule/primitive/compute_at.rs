@@ -1,8 +1,8 @@
 //! `compute_at` and `reverse_compute_at`: a block moves under a loop of its consumers, or of its producers.
 //!
 //! In each iteration of the loop, the moved block computes what its consumers there need (`compute_at`), or consumes
-//! what its producers there have made (`reverse_compute_at`), or the part of it that it reads at all. Interval analysis of their accesses finds this region. A reduction
-//! of what the producers make goes on from iteration to iteration.
+//! what its producers there have made (`reverse_compute_at`). Interval analysis of their accesses finds this region. A consumer
+//! of a part of what is made consumes what lies in it; a reduction goes on from iteration to iteration, over all of it.
 
 use std::sync::Arc;
 
