@@ -2,13 +2,15 @@
 //! transposed matrix.
 //!
 //! 32 threads, a warp, read neighbouring columns; 8 such warps of a block divide the terms among them and combine their results
-//! in shared memory. Each load of a warp is 32 neighbours in memory, and a block for 32 columns gives eight times as many threads
+//! in shared memory. If these are fewer blocks than a GPU runs at a time, the terms are divided into parts, and a second kernel
+//! reduces the results of these. Each load of a warp is 32 neighbours in memory, and a block for 32 columns gives eight times as many threads
 //! as a thread for each column, which are too few where there are few columns. Where there are many results, a thread for each is
 //! enough, and combines nothing: the fallback.
 //!
 //! TVM counterpart: `dlight.gpu.Reduction` (its outer reductions).
 
-use super::GpuRule;
+use super::reduction::parts_of;
+use super::{BUSY, GpuRule};
 use crate::dlight::analysis::{BlockInfo, Stride, iterations, stride};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
@@ -29,6 +31,9 @@ const LEAST: i64 = 64;
 /// Results from which on a thread for each of them keeps a GPU busy: 2048 threads on each of 128 multiprocessors.
 const MANY: i64 = 2048 * 128;
 
+/// Terms of a part at least: as many as make its threads worth a second kernel.
+const PART: i64 = 32 * SIDE;
+
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(column) = column_of(&info) else { return Ok(None) };
@@ -36,26 +41,89 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     if limits.threads_per_block < warp * SIDE {
         return Ok(None);
     }
+    let mut fork = s.clone();
+    if let Some(parts) = parts(&info, column, warp)
+        && in_parts(&mut fork, &info, column, parts, warp).is_ok()
+    {
+        *s = fork;
+        return Ok(Some(format!("{warp} columns in a block, {SIDE} threads for each, {parts} parts of each")));
+    }
     let block = s.block(name)?;
-    let loops = s.get_loops(block)?;
-    let of = |kind: IterKind| -> Vec<LoopRV> {
-        let all = loops.iter().zip(&info.axes).enumerate();
-        all.filter(|(at, (_, axis))| axis.kind == kind && *at != column).map(|(_, (it, _))| *it).collect()
-    };
-    let (others, terms) = (of(IterKind::Spatial), of(IterKind::Reduce));
-    let [columns, lane] = s.split(loops[column], [None, Some(warp)])?;
-    s.reorder_n(&[&others[..], &[columns, lane], &terms].concat())?;
-    let terms = match &terms[..] {
-        [one] => *one,
-        several => s.fuse_n(several)?,
-    };
+    let loops = Loops::of(&s.get_loops(block)?, &info, column);
+    let terms = s.fuse_n(&loops.terms)?;
+    divide(s, &loops.others, loops.column, terms, warp)?;
+    Ok(Some(format!("{warp} columns in a block, {SIDE} threads for each")))
+}
+
+/// The loops around a block.
+struct Loops {
+    /// Over results, but for that over columns.
+    others: Vec<LoopRV>,
+    column: LoopRV,
+    terms: Vec<LoopRV>,
+}
+
+impl Loops {
+    fn of(loops: &[LoopRV], info: &BlockInfo, column: usize) -> Loops {
+        let of = |kind: IterKind| -> Vec<LoopRV> {
+            let all = loops.iter().zip(&info.axes).enumerate();
+            all.filter(|(at, (_, axis))| axis.kind == kind && *at != column).map(|(_, (it, _))| *it).collect()
+        };
+        Loops { others: of(IterKind::Spatial), column: loops[column], terms: of(IterKind::Reduce) }
+    }
+}
+
+/// Gives 32 columns to a block, whose threads divide the terms.
+fn divide(
+    s: &mut Schedule,
+    others: &[LoopRV],
+    column: LoopRV,
+    terms: LoopRV,
+    warp: i64,
+) -> Result<(), ScheduleError> {
+    let [columns, lane] = s.split(column, [None, Some(warp)])?;
     let [rest, part] = s.split(terms, [None, Some(SIDE)])?;
-    s.reorder([part, rest])?;
-    let grid = s.fuse_n(&[&others[..], &[columns]].concat())?;
+    s.reorder_n(&[others, &[columns, lane, part, rest]].concat())?;
+    let grid = s.fuse_n(&[others, &[columns]].concat())?;
     s.bind(grid, ThreadTag::BlockIdxX)?;
     s.bind(lane, ThreadTag::ThreadIdxX)?;
-    s.bind(part, ThreadTag::ThreadIdxY)?;
-    Ok(Some(format!("{warp} columns in a block, {SIDE} threads for each")))
+    s.bind(part, ThreadTag::ThreadIdxY)
+}
+
+/// The number of parts of the terms, if there are too few columns for a GPU.
+fn parts(info: &BlockInfo, column: usize, warp: i64) -> Option<i64> {
+    let of = |kind: IterKind| {
+        let others = info.axes.iter().enumerate().filter(move |(at, _)| *at != column);
+        others.map(|it| it.1).filter(move |axis| axis.kind == kind)
+    };
+    let others = iterations(of(IterKind::Spatial))?;
+    let columns = (info.axes[column].extent.as_int()?.max(1) - 1) / warp + 1;
+    let terms = iterations(of(IterKind::Reduce))?;
+    parts_of(terms, (BUSY / others.saturating_mul(columns).max(1)).min(terms / PART))
+}
+
+/// Reduces the parts of each column in one kernel, and their results in another one, with a thread for each column.
+fn in_parts(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    column: usize,
+    parts: i64,
+    warp: i64,
+) -> Result<(), ScheduleError> {
+    let block = s.block(&info.name)?;
+    let loops = Loops::of(&s.get_loops(block)?, info, column);
+    let terms = s.fuse_n(&loops.terms)?;
+    let [part, _] = s.split(terms, [Some(parts), None])?;
+    let of_parts = s.rfactor(part, 0)?;
+    let mut others = s.get_loops(of_parts)?;
+    let Some(terms) = others.pop() else { return Ok(()) };
+    let column = others.remove(column);
+    divide(s, &others, column, terms, warp)?;
+    let all = s.get_loops(block)?;
+    let results = s.fuse_n(&all[..all.len() - 1])?;
+    let [grid, thread] = s.split(results, [None, Some(warp * SIDE)])?;
+    s.bind(grid, ThreadTag::BlockIdxX)?;
+    s.bind(thread, ThreadTag::ThreadIdxX)
 }
 
 /// The contiguous axis, of a reduction that has more terms than it has results for all threads of a GPU.

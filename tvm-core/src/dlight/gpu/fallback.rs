@@ -6,7 +6,7 @@
 //!
 //! TVM counterpart: `dlight.gpu.Fallback`.
 
-use super::GpuRule;
+use super::{BUSY, GpuRule};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError, StmtSRef};
 use crate::tir::{IterKind, ThreadTag, uses_var};
@@ -24,9 +24,6 @@ const THREADS: i64 = 256;
 /// Elements of a thread at most, where there are more than a GPU runs at a time and each needs few operations: as many loads are under
 /// way at once, which the latency of memory asks for.
 const OWN: i64 = 4;
-
-/// Blocks that keep a GPU busy: eight on each of 132 multiprocessors.
-const BUSY: i64 = 8 * 132;
 
 /// A loop around a block.
 struct Around {

@@ -1,20 +1,26 @@
 //! Products of matrices, also of several at a time: tiles in shared memory, from which each thread sums a small tile in
 //! registers.
 //!
-//! A block of 16 × 16 threads computes 64 × 64 results, 4 × 4 of them in each thread. For each 16 terms, the threads copy
-//! 64 × 16 elements of both operands to shared memory (8 KiB in `f32`); each of these is then read by 16 threads. Per term, a
-//! thread reads 8 elements and adds 16 products. 256 threads and 8 KiB leave room for several blocks on a multiprocessor of
-//! every architecture, so that one computes while another one copies. An element-wise block that reads the product (a bias, an
-//! activation, a residual) is computed where a thread writes its results.
+//! A block of 16 × 16 threads computes up to 128 × 128 results, 8 × 8 of them in each thread. For each 16 terms, the threads copy
+//! 128 × 16 elements of both operands to shared memory (16 KiB in `f32`); each of these is then read by 16 threads. Per term, a
+//! thread reads 16 elements and adds 64 products. 256 threads of 128 registers leave room for two blocks on a multiprocessor of
+//! every architecture, so that one computes while another one copies. Smaller products have smaller tiles, so that there is one
+//! for each multiprocessor.
+//!
+//! In shared memory, neighbours along the side of a tile are neighbours, so that a thread reads four of them at once. An operand
+//! whose terms are neighbours in memory is turned as it is copied; its rows have four elements more than they need, so that those
+//! of a column are in different banks. Each half of what a thread has along a side is 64 elements from the other one, so that 16
+//! threads read 64 elements that follow each other. An element-wise block that reads the product (a bias, an
+//! activation, a residual) is computed where a thread writes its results (`results.rs`, which also makes all tiles whole).
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`.
 
-use super::GpuRule;
+use super::{GpuRule, MULTIPROCESSORS};
+use super::results::Results;
 use crate::dlight::analysis::{Axis, BlockInfo, iterations};
-use crate::dlight::inline::inline_epilogue;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::{BufferLoad, IterKind, Scope, ThreadTag, uses_var};
+use crate::tir::{Block, BufferLoad, IterKind, IterVar, Scope, ThreadTag, uses_var};
 
 pub(super) const RULE: GpuRule = GpuRule {
     name: "matmul",
@@ -26,12 +32,10 @@ pub(super) const RULE: GpuRule = GpuRule {
 const SIDE: i64 = 16;
 /// Terms for which tiles are copied.
 const TERMS: i64 = 16;
-/// Terms of which the steps are unrolled, so that a thread reads them at once.
+/// Terms whose products are unrolled.
 const STEPS: i64 = 4;
 /// Constant extents from which on tiles are worth their copies.
 const LEAST: i64 = 32;
-/// Blocks that keep a GPU busy: one on each of 132 multiprocessors.
-const BUSY: i64 = 132;
 
 /// A tile of results: along each side, a thread has `parts` times `each` neighbours.
 #[derive(Clone, Copy)]
@@ -59,21 +63,32 @@ impl Tile {
             return Tile::MIDDLE;
         };
         let count = |tile: &Tile| {
-            let blocks = |extent: i64| (extent.max(1) + tile.side() - 1) / tile.side();
+            let blocks = |extent: i64| (extent.max(1) - 1) / tile.side() + 1;
             blocks(rows).saturating_mul(blocks(columns)).saturating_mul(batch)
         };
         let [.., smallest] = Tile::ALL;
-        Tile::ALL.into_iter().find(|tile| count(tile) >= BUSY).unwrap_or(smallest)
+        Tile::ALL.into_iter().find(|tile| count(tile) >= MULTIPROCESSORS).unwrap_or(smallest)
     }
 }
 
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(product) = Product::of(&info, limits) else { return Ok(None) };
-    let tile = Tile::of(&product, &info);
-    let block = s.block(name)?;
-    let out = s.cache_write(block, 0, Scope::Local)?;
-    let fused = inline_epilogue(s, &info)?;
+    tile(s, &info, &product)
+}
+
+/// Computes `product`, the block of `info`, in tiles. Returns what it chose; `None` if an operand has no two axes.
+pub(super) fn tile(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    product: &Product,
+) -> Result<Option<String>, ScheduleError> {
+    let block = s.block(&info.name)?;
+    let tile = Tile::of(product, info);
+    let side = tile.side();
+    let Some(realize) = info.realize(s) else { return Ok(None) };
+    let multiples = product.multiples(info, &realize.block, [side, TERMS]);
+    let results = Results::of(s, info, &multiples)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
     let own = [None, Some(tile.parts), Some(SIDE), Some(tile.each)];
@@ -81,15 +96,13 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     let [jo, jv, jt, ji] = s.split(loops[product.column], own)?;
     let [ko, km, ki] = s.split(loops[product.term], [None, Some(TERMS / STEPS), Some(STEPS)])?;
     s.reorder_n(&[&batch[..], &[io, jo, ko, it, jt, km, ki, iv, ii, jv, ji]].concat())?;
-    s.reverse_compute_at(out, jo)?;
+    let (out, fused) = results.write_at(s, &info.name, jo)?;
     let mut copies = Vec::new();
-    for operand in 0..2 {
+    for operand in product.operands {
         let copy = s.cache_read(block, operand, Scope::Shared)?;
         s.compute_at(copy, ko)?;
-        let v = std::env::var("TVM_MM").unwrap_or_default();
-        if operand == 0 && product.batch.is_empty() {
-            if v.contains('t') { s.transform_layout(copy, 0, "IK", "KI")?; }
-            if v.contains('p') { s.storage_align(copy, 0, if v.contains('t') {0} else {-2}, 32, 4)?; }
+        if product.turned(info, operand) {
+            turn(s, copy, info.loads[operand].indices.len())?;
         }
         copies.push(copy);
     }
@@ -112,16 +125,17 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     let inner = s.get_loops(init)?.split_off(outer);
     let [y, x, ref own @ ..] = inner[..] else { return Ok(None) };
     own_tile(s, [y, x], own)?;
-    let results = s.get_loops(out)?.split_off(outer);
-    let [.., row, column] = results[..] else { return Ok(None) };
-    let [iv2, it2, ii2] = s.split(row, [None, Some(SIDE), Some(tile.each)])?;
-    let [jv2, jt2, ji2] = s.split(column, [None, Some(SIDE), Some(tile.each)])?;
-    s.reorder([it2, jt2, iv2, ii2, jv2, ji2])?;
-    own_tile(s, [it2, jt2], &[iv2, ii2, jv2, ji2])?;
+    let of_results = s.get_loops(out)?.split_off(outer);
+    let [.., row, column] = of_results[..] else { return Ok(None) };
+    let [row_part, of_row, i] = s.split(row, [None, Some(SIDE), Some(tile.each)])?;
+    let [column_part, of_column, j] = s.split(column, [None, Some(SIDE), Some(tile.each)])?;
+    s.reorder([of_row, of_column, row_part, i, column_part, j])?;
+    own_tile(s, [of_row, of_column], &[row_part, i, column_part, j])?;
     own_tile(s, [it, jt], &[ki, iv, ii, jv, ji])?;
+    results.inline_operands(s)?;
     let epilogue = if fused { ", with the block that reads it" } else { "" };
-    let (side, each) = (tile.side(), tile.parts * tile.each);
-    Ok(Some(format!("tiles of {side}x{side}x{TERMS}, {each}x{each} in a thread{epilogue}")))
+    let own = tile.parts * tile.each;
+    Ok(Some(format!("tiles of {side}x{side}x{TERMS}, {own}x{own} in a thread{epilogue}")))
 }
 
 /// Copies a tile with all threads, neighbours in memory by neighbours; false if the tile has no two loops.
@@ -131,10 +145,22 @@ fn distribute(s: &mut Schedule, copy: BlockRV, outer: usize) -> Result<bool, Sch
     let [.., row, column] = loops[..] else { return Ok(false) };
     let [ro, ry] = s.split(row, [None, Some(SIDE)])?;
     let [co, cx] = s.split(column, [None, Some(SIDE)])?;
-    s.reorder([ro, co, ry, cx])?;
+    // Threads outside, so that they wait for each other once, and all their loads are under way together.
+    s.reorder([ry, cx, ro, co])?;
     s.bind(ry, ThreadTag::ThreadIdxY)?;
     s.bind(cx, ThreadTag::ThreadIdxX)?;
     Ok(true)
+}
+
+/// Exchanges the last two axes of a tile in shared memory, which has `rank` of them.
+fn turn(s: &mut Schedule, copy: BlockRV, rank: usize) -> Result<(), ScheduleError> {
+    let plain: String = ('A'..='Z').take(rank).collect();
+    let turned: String = match plain.char_indices().rev().nth(1) {
+        Some((at, _)) => plain[..at].chars().chain(plain[at..].chars().rev()).collect(),
+        None => return Ok(()),
+    };
+    s.transform_layout(copy, 0, &plain, &turned)?;
+    s.storage_align(copy, 0, rank as i64 - 2, 32, 4)
 }
 
 /// Binds the loops over the threads of a tile of results, and unrolls those over what a thread has.
@@ -145,7 +171,9 @@ fn own_tile(s: &mut Schedule, [y, x]: [LoopRV; 2], own: &[LoopRV]) -> Result<(),
 }
 
 /// The axes of a product, as indices of the loops around the block.
-struct Product {
+pub(super) struct Product {
+    /// The positions of the operand of the rows and of that of the columns among what the block reads.
+    operands: [usize; 2],
     batch: Vec<usize>,
     row: usize,
     column: usize,
@@ -153,8 +181,35 @@ struct Product {
 }
 
 impl Product {
-    fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
+    pub(super) fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
         let [a, b] = &info.loads[..] else { return None };
+        let first = Product::of_operands(info, [0, 1], [a, b], limits);
+        first.or_else(|| Product::of_operands(info, [1, 0], [b, a], limits))
+    }
+
+    /// True if the terms of this operand are neighbours in memory.
+    fn turned(&self, info: &BlockInfo, operand: usize) -> bool {
+        let last = info.loads[operand].indices.last().and_then(|it| it.as_var());
+        last == Some(&info.axes[self.term].var)
+    }
+
+    /// The multiples of which the axes of the block are whole tiles.
+    fn multiples(&self, info: &BlockInfo, block: &Block, [side, terms]: [i64; 2]) -> Vec<i64> {
+        let of = |axis: &IterVar| match info.axes.iter().position(|it| it.var == axis.var) {
+            Some(at) if at == self.term => terms,
+            Some(at) if at == self.row || at == self.column => side,
+            _ => 1,
+        };
+        block.iter_vars.iter().map(of).collect()
+    }
+
+    /// The product, if its rows are those of `a`.
+    fn of_operands(
+        info: &BlockInfo,
+        operands: [usize; 2],
+        [a, b]: [&BufferLoad; 2],
+        limits: &GpuLimits,
+    ) -> Option<Product> {
         let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
         let uses =
             |load: &BufferLoad, axis: &Axis| load.indices.iter().any(|index| uses_var(index, &axis.var));
@@ -179,6 +234,6 @@ impl Product {
         // A thread reads its results column by column from rows that follow each other.
         let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);
         (large && few && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
-            .then_some(Product { batch, row: *row, column: *column, term: *term })
+            .then_some(Product { operands, batch, row: *row, column: *column, term: *term })
     }
 }

@@ -6,9 +6,11 @@
 //! the GPU. TVM counterpart: `dlight.gpu`.
 
 mod columns;
+mod conv;
 mod fallback;
 mod matmul;
 mod reduction;
+mod results;
 mod row_threads;
 mod rows;
 #[cfg(test)]
@@ -23,6 +25,13 @@ use crate::tir::schedule::{Schedule, ScheduleError, StmtSRef};
 use crate::tir::transform::with_own_dims;
 use crate::tir::{ForKind, PrimFunc};
 
+/// Multiprocessors of a large GPU: kernels have at least as many blocks if they can.
+const MULTIPROCESSORS: i64 = 132;
+
+/// Blocks of 256 threads that keep a GPU busy: as many as its multiprocessors run at a time. With fewer, too few loads are under way
+/// to use all of the bandwidth of its memory.
+const BUSY: i64 = 8 * MULTIPROCESSORS;
+
 /// A default schedule for blocks of one form, on a GPU.
 struct GpuRule {
     /// Name, as `explain` shows it.
@@ -34,7 +43,11 @@ struct GpuRule {
     apply: fn(&mut Schedule, &str, &GpuLimits) -> Result<Option<String>, ScheduleError>,
 }
 
-/// The rules, in the order in which they are tried.
+/// The rules that take their blocks before the others see a block: what their kernels compute as they read it, as padding, needs no
+/// kernel of its own.
+const FIRST: &[GpuRule] = &[conv::RULE];
+
+/// The other rules, in the order in which they are tried.
 const RULES: &[GpuRule] =
     &[matmul::RULE, rows::RULE, reduction::RULE, columns::RULE, transpose::RULE, fallback::RULE];
 
@@ -50,17 +63,18 @@ pub fn schedule_for_gpu(func: &PrimFunc, limits: &GpuLimits) -> Option<(PrimFunc
     let mut s = Schedule::new(own_dims.as_ref().unwrap_or(func).clone()).ok()?;
     inline::inline(&mut s);
     let mut applied = Vec::new();
-    for name in outer_blocks(&s) {
-        if is_bound(&s, &name) {
-            continue;
-        }
-        for rule in RULES {
-            let mut fork = s.clone();
-            let res = (rule.apply)(&mut fork, &name, limits); if let Err(e) = &res { if std::env::var("TVM_DBG").is_ok() { eprintln!("{} {e}", rule.name); } }
-            if let Ok(Some(parameters)) = res {
-                s = fork;
-                applied.push(Applied { block: name, rule: rule.name, why: rule.why, parameters });
-                break;
+    for rules in [FIRST, RULES] {
+        for name in outer_blocks(&s) {
+            if is_bound(&s, &name) {
+                continue;
+            }
+            for rule in rules {
+                let mut fork = s.clone();
+                if let Ok(Some(parameters)) = (rule.apply)(&mut fork, &name, limits) {
+                    s = fork;
+                    applied.push(Applied { block: name, rule: rule.name, why: rule.why, parameters });
+                    break;
+                }
             }
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! TVM counterpart: `dlight.gpu.Reduction`, `dlight.gpu.GEMV`.
 
-use super::GpuRule;
+use super::{BUSY, GpuRule};
 use super::row_threads::{THREADS, Threads, alone, one_kernel};
 use crate::dlight::analysis::{BlockInfo, Stride, iterations, stride};
 use crate::target::GpuLimits;
@@ -24,11 +24,8 @@ pub(super) const RULE: GpuRule = GpuRule {
 /// Terms from which on threads for one row have something to do: one for each thread of a warp.
 const LEAST: i64 = 32;
 
-/// Rows below which they are divided into parts, if they are long: as many blocks keep all multiprocessors of a GPU busy.
-const FEW_ROWS: i64 = 256;
-
-/// Terms of a part at least: as many as make its threads worth a second kernel.
-const PART: i64 = 64 * THREADS;
+/// Terms of a part of a row at least: as many as make its threads worth a second kernel.
+const PART: i64 = 16 * THREADS;
 
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
@@ -43,11 +40,16 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     one_kernel(s, &[info], lead, limits)
 }
 
-/// The number of parts of a row, if rows are few and long.
+/// The number of parts of a row, if rows are too few for a GPU, and long.
 fn parts(info: &BlockInfo, lead: usize) -> Option<i64> {
     let (rows, terms) = (iterations(&info.axes[..lead])?.max(1), iterations(&info.axes[lead..])?);
-    let parts = (FEW_ROWS / rows).min(terms / PART);
-    (parts > 1).then_some(parts)
+    parts_of(terms, (BUSY / rows).min(terms / PART))
+}
+
+/// About `most` parts of so many terms, at least two: fewer, if these are equal.
+pub(super) fn parts_of(terms: i64, most: i64) -> Option<i64> {
+    let equal = (most / 2 + 1..=most).rev().find(|parts| terms % parts == 0);
+    Some(equal.unwrap_or(most)).filter(|parts| *parts > 1)
 }
 
 /// Reduces the parts of each row in one kernel, and their results in another one.

@@ -4,6 +4,7 @@
 //! reduction, or a row of elements if its length is known and small. Threads that reduce combine their results by shuffles
 //! ([`lower_cross_thread_reduction`](crate::tir::transform::lower_cross_thread_reduction)).
 
+use super::BUSY;
 use crate::dlight::analysis::{BlockInfo, iterations};
 use crate::dlight::row_chain::is_cheap;
 use crate::target::GpuLimits;
@@ -13,8 +14,15 @@ use crate::tir::{Buffer, Scope, ThreadTag};
 /// Threads of a block at most: eight warps, of which several blocks fit a multiprocessor of every architecture.
 pub(super) const THREADS: i64 = 256;
 
+/// Threads of a block at most, where there are fewer blocks than a GPU runs at a time.
+const MOST_THREADS: i64 = 1024;
+
 /// Elements that a thread has of a row at least, where rows are short: enough to hide the latency of a load.
 const OWN: i64 = 4;
+
+/// The same if there are rows for all multiprocessors all the same: the fewer threads share a row, the less they wait for each
+/// other.
+const OWN_OF_MANY: i64 = 16;
 
 /// Bytes of rows that a block has in shared memory at most: a quarter of what the smallest multiprocessor has, so that four blocks
 /// of 256 threads fill it.
@@ -32,18 +40,24 @@ pub(super) struct Threads {
 impl Threads {
     /// Threads for so many rows of this length; `None` if that is not known.
     pub(super) fn of(length: Option<i64>, rows: Option<i64>, limits: &GpuLimits) -> Threads {
-        let most = THREADS.min(limits.threads_per_block);
         let warp = limits.warp_size;
+        let busy = BUSY * THREADS;
+        let many = |length: i64| rows.is_some_and(|rows| rows.saturating_mul(length) / OWN_OF_MANY >= busy);
+        // Few rows have all the threads that a block can have.
+        let most = if rows.is_some_and(|rows| rows < BUSY / 2) { MOST_THREADS } else { THREADS };
+        let most = most.min(limits.threads_per_block);
         let fitting = |length: i64| {
+            let own = if many(length) { OWN_OF_MANY } else { OWN };
             let mut row = warp;
-            while row < most && row * OWN < length {
+            while row < most && row * own < length {
                 row *= 2;
             }
             row
         };
-        let row = length.map_or(most, fitting);
+        let usual = THREADS.min(limits.threads_per_block);
+        let row = length.map_or(usual, fitting);
         // Several short rows, if there are enough for several blocks.
-        let mut side = most / row;
+        let mut side = (usual / row).max(1);
         while side > 1 && rows.is_some_and(|rows| rows < 2 * side) {
             side /= 2;
         }

@@ -1,5 +1,7 @@
 //! Which loops the rules bind, and that the programs compute what they did.
 
+mod conv;
+
 use tvm_runtime::DataType;
 
 use crate::ir::{IRModule, Var};
@@ -162,7 +164,7 @@ fn rows_have_a_block_of_threads() {
         (fixed(&[700]), (&[256], &[&[]])),
         (fixed(&[1024]), (&[256], &[&[]])),
         (fixed(&[70, 33]), (&[256], &[&[]])),
-        (fixed(&[2, 40001]), (&[256, 32], &[&[]])),
+        (fixed(&[2, 40001]), (&[1024, 32], &[&[]])),
         (free, (&[256], &[&[3, 5], &[1, 1], &[2, 700], &[0, 2]])),
     ];
     for (func, (want, dims)) in cases {
@@ -208,7 +210,7 @@ fn chains_of_rows_are_one_kernel() {
         (fixed(&[2, 5, 33]), 32, &[&[]]),
         (fixed(&[3, 4, 33]), 128, &[&[]]),
         (fixed(&[40, 1, 12]), 256, &[&[]]),
-        (fixed(&[2, 3000]), 256, &[&[]]),
+        (fixed(&[2, 3000]), 1024, &[&[]]),
         (softmax(&[m.clone(), PrimExpr::index(70)]), 32, &[&[5], &[0], &[1]]),
         (softmax(&[m, PrimExpr::index(5), PrimExpr::index(64)]), 32, &[&[3]]),
         (softmax(&free), 256, &[&[3, 5], &[1, 1], &[2, 700], &[0, 2], &[2, 0]]),
@@ -256,6 +258,9 @@ fn columns_are_divided() {
             assert_eq!(kernels.iter().filter_map(threads).collect::<Vec<_>>(), [256], "{kernels:?}");
         }
     }
+    let few = columns(&[int(2)], int(700), int(37));
+    let kernels = check(&few, &[]);
+    assert_eq!(kernels.iter().filter_map(threads).collect::<Vec<_>>(), [256, 256], "{kernels:?}");
     // A thread for each result is enough, or there is not much to divide.
     assert_eq!(rules(&columns(&[], int(64), int(1 << 20))), ["fallback"]);
     assert_eq!(rules(&columns(&[], int(8), int(100))), ["fallback"]);

@@ -1,8 +1,8 @@
 //! `compute_at` and `reverse_compute_at`: a block moves under a loop of its consumers, or of its producers.
 //!
 //! In each iteration of the loop, the moved block computes what its consumers there need (`compute_at`), or consumes
-//! what its producers there have made (`reverse_compute_at`). Interval analysis of their accesses finds this region. A reduction
-//! of what the producers make goes on from iteration to iteration.
+//! what its producers there have made (`reverse_compute_at`). Interval analysis of their accesses finds this region. A consumer
+//! of a part of what is made consumes what lies in it; a reduction goes on from iteration to iteration, over all of it.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     let Some((read, region)) = made else {
         return refuse(format!("no block under the loop makes what block `{}` reads", realize.block.name));
     };
-    // Each element of the read buffer is used for exactly one combination of values of the axes that index it.
+    // Each element of the read buffer, or of a part of it, is used for exactly one combination of values of the axes that index it.
     let indices: Vec<PrimExpr> = read.region.iter().map(|range| range.min.clone()).collect();
     let points = read.region.iter().all(|range| range.extent.is_const(1));
     let axes = analysis::distinct_axes(&realize.block, &indices, &read.buffer.shape).filter(|_| points);
@@ -149,7 +149,9 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
         check_goes_on(NAME, state, &realize)?;
     }
     let known = |var: &Var| is(var, IterKind::Spatial) || is(var, IterKind::Reduce);
-    if !axes.iter().flatten().all(known) || !rewrite::covers(state, &realize, &axes, &read.buffer)? {
+    let all = rewrite::covers(state, &realize, &axes, &read.buffer)?;
+    let fits = all || !reduces && reads_part(state, &realize, &axes, &read.buffer)?;
+    if !axes.iter().flatten().all(known) || !fits {
         return refuse(format!(
             "block `{}` does not read each element of `{}` once",
             realize.block.name, read.buffer.name
@@ -167,6 +169,25 @@ pub(in crate::tir::schedule) fn reverse_compute_at(
     }
     *state = forked;
     Ok(())
+}
+
+/// True if the block runs for every combination of values of `axes`, all of which are indices of `buffer`.
+fn reads_part(
+    state: &ScheduleState,
+    realize: &BlockRealize,
+    axes: &[Option<Var>],
+    buffer: &Buffer,
+) -> Result<bool, ScheduleError> {
+    let iters = &realize.block.iter_vars;
+    let extents = iters.iter().map(|iter| &iter.dom.extent);
+    let analyzer = Analyzer::of_indices(extents.chain(buffer.shape.iter()));
+    let inside = |(axis, extent): (&Option<Var>, &PrimExpr)| match axis {
+        None => true,
+        Some(var) => iters.iter().find(|iter| iter.var == *var).is_some_and(|iter| {
+            iter.dom.min.is_const(0) && analyzer.can_prove_less_equal(&iter.dom.extent, extent)
+        }),
+    };
+    Ok(axes.iter().zip(buffer.shape.iter()).all(inside) && analysis::covers_domain(state, realize)?)
 }
 
 /// Checks that a reduction may go on from iteration to iteration of a loop around it.

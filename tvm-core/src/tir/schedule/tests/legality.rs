@@ -493,3 +493,49 @@ fn a_consumer_that_reads_ahead_of_its_producer_stays() {
         assert!(!keeps(&program, |s| s.block("t").and_then(|t| s.compute_inline(t))));
     }
 }
+
+/// The copy of a part of a padded result moves to the tiles that make the result, and is cut there.
+#[test]
+fn a_consumer_of_a_part_moves() {
+    let free = ["m", "n", "k"].map(|name| PrimExpr::from(crate::ir::Var::index(name)));
+    let [m, n, k] = free;
+    let sizes: [(PrimFunc, &[i64]); 2] = [(dense(dim(7), dim(5), dim(9)), &[]), (dense(m, n, k), &[7, 3, 5])];
+    for (program, dims) in sizes {
+        let mut sch = Schedule::new(program.clone()).unwrap();
+        let moved = |s: &mut Schedule| -> Result<()> {
+            let y = s.block("y")?;
+            s.pad_einsum(y, &[4, 4, 1])?;
+            let [i, j, _] = s.loops(y)?;
+            let [i0, i1] = s.split(i, [None, Some(4)])?;
+            let [j0, j1] = s.split(j, [None, Some(4)])?;
+            s.reorder([i0, j0, i1, j1])?;
+            let write = s.block("y_pad")?;
+            s.reverse_compute_at(write, j0)
+        };
+        moved(&mut sch).unwrap_or_else(|err| panic!("{err}"));
+        let text = sch.func().to_string();
+        let [product, write] = ["block(\"y\"", "block(\"y_pad\""].map(|it| text.find(it).unwrap());
+        assert!(product < write && text[product..write].contains("if "), "{text}");
+        assert_eq!(run(sch.func(), arguments(sch.func(), dims)), run(&program, arguments(&program, dims)));
+    }
+    // What it adds up is all of it.
+    let kernel = kernel(|b| {
+        let (x, y, t) = (input(b, "x", &[8]), output(b, "out", &[1]), local(b, "tmp", 8));
+        each(b, "i", 8, |i| {
+            b.block(AT, "t", [s("v", &i)], |[v]| b.store(AT, &t, [v.clone()], mul(&b.load(AT, &x, [v]), 2)));
+        });
+        each(b, "i", 6, |i| {
+            b.block(AT, "sum", [r("v", &i)], |[v]| {
+                let zero = || KernelValue::int(0);
+                b.init(AT, || b.store(AT, &y, [zero()], zero()));
+                b.store(AT, &y, [zero()], add(b.load(AT, &y, [zero()]), b.load(AT, &t, [v])));
+            });
+        });
+    });
+    let refused = |s: &mut Schedule| -> Result<()> {
+        let [t, sum] = [s.block("t")?, s.block("sum")?];
+        let [i] = s.loops(t)?;
+        s.reverse_compute_at(sum, i)
+    };
+    assert!(!keeps(&kernel, refused));
+}
