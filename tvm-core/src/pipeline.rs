@@ -73,6 +73,7 @@ impl Pass {
         tir::transform::make_kernels,
         tir::transform::make_packed_api,
         tir::transform::narrow_indices,
+        tir::transform::narrow_kernel_indices,
         tir::transform::narrow_loops,
         tir::transform::partition_choices,
         tir::transform::plan_and_update_buffer_allocation_location,

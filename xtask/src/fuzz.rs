@@ -41,6 +41,11 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
         "tir::transform::narrow_indices::tests::fuzz_narrow_indices",
     ),
     (
+        "narrow_kernel_indices",
+        &["-p", "tvm-core", "--lib"],
+        "tir::transform::narrow_kernel_indices::tests::fuzz_narrow_kernel_indices",
+    ),
+    (
         "common_subexpr_elim",
         &["-p", "tvm-core", "--lib"],
         "tir::transform::common_subexpr_elim::tests::fuzz_common_subexpr_elim",

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use tvm_core::ir::{BufferId, Var};
 use tvm_core::tir::Scope;
 use tvm_core::tir::analysis::DeviceKernel;
+use tvm_runtime::DataType;
 
 use super::dialect::Dialect;
 use super::function::Function;
@@ -59,9 +60,9 @@ impl Unit {
             f.line("if (tvm_failed(tvm_error)) return;");
         }
         for (tag, var, _) in &kernel.threads {
-            let ty = types::scalar(var.dtype());
-            let name = f.define(var);
-            f.line(&format!("const {ty} {name} = {};", tag.name()));
+            // A grid has fewer than 2^31 blocks along each axis.
+            let name = f.define_as(var, DataType::I32);
+            f.line(&format!("const int32_t {name} = {};", tag.name()));
         }
         for alloc in &kernel.shared {
             let buffer = &alloc.buffer;

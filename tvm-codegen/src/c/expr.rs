@@ -96,6 +96,12 @@ impl Function<'_> {
     }
 
     fn cast(&mut self, it: &Cast) -> Result<String, CodegenError> {
+        if let PrimExpr::Var(var) = &it.value
+            && let Some((name, dtype)) = self.vars.get(&var.id())
+            && *dtype == it.dtype
+        {
+            return Ok(name.clone());
+        }
         let value = self.expr(&it.value)?;
         Ok(cast_scalar(it.value.dtype(), it.dtype, &value))
     }

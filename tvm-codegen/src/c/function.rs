@@ -10,6 +10,7 @@ use tvm_core::tir::analysis::estimate_cost;
 use tvm_core::tir::{Buffer, For, Param, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt};
 use tvm_runtime::DataType;
 
+use super::expr::cast_scalar;
 use super::{Unit, not_supported, types};
 use crate::CodegenError;
 
@@ -74,7 +75,8 @@ pub(super) struct Function<'u> {
     pub(super) symbol: String,
     pub(super) body: String,
     indent: usize,
-    vars: FxHashMap<VarId, (String, DataType)>,
+    /// The C variables, and their types.
+    pub(super) vars: FxHashMap<VarId, (String, DataType)>,
     buffers: FxHashMap<BufferId, (String, DataType)>,
     names: FxHashSet<String>,
     /// Scratch memory to free, in order of allocation.
@@ -290,8 +292,13 @@ impl<'u> Function<'u> {
 
     /// Declares `var` under a fresh name; returns the name.
     pub(super) fn define(&mut self, var: &Var) -> String {
+        self.define_as(var, var.dtype())
+    }
+
+    /// Declares `var` under a fresh name, as a C variable of type `dtype`, in which its values fit; returns the name.
+    pub(super) fn define_as(&mut self, var: &Var, dtype: DataType) -> String {
         let name = self.fresh(var.name());
-        self.vars.insert(var.id(), (name.clone(), var.dtype()));
+        self.vars.insert(var.id(), (name.clone(), dtype));
         name
     }
 
@@ -304,7 +311,7 @@ impl<'u> Function<'u> {
 
     pub(super) fn var(&self, var: &Var) -> Result<String, CodegenError> {
         match self.vars.get(&var.id()) {
-            Some((name, _)) => Ok(name.clone()),
+            Some((name, dtype)) => Ok(cast_scalar(*dtype, var.dtype(), name)),
             None => not_supported(format!("variable `{}`, which has no value", var.name())),
         }
     }

@@ -2,7 +2,8 @@
 
 use tvm_core::support::with_stack;
 use tvm_core::tir::transform::{REMAINDER, pragma_unroll};
-use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, Scope, Stmt};
+use tvm_core::tir::{AllocBuffer, AssertStmt, BufferStore, DeclBuffer, For, ForKind, PrimExpr, Scope, Stmt};
+use tvm_runtime::DataType;
 use tvm_runtime::abi::Status;
 
 use super::dialect::Dialect;
@@ -85,10 +86,11 @@ impl Function<'_> {
                 return not_supported(format!("loop `{}` of kind {:?}", it.loop_var.name(), it.kind));
             }
         }
-        let min = self.expr(&it.min)?;
-        let extent = self.expr(&it.extent)?;
-        let ty = types::scalar(it.loop_var.dtype());
-        let name = self.define(&it.loop_var);
+        let dtype = if self.counts_in_32_bits(it) { DataType::I32 } else { it.loop_var.dtype() };
+        let min = self.expr(&bound(&it.min, dtype))?;
+        let extent = self.expr(&bound(&it.extent, dtype))?;
+        let ty = types::scalar(dtype);
+        let name = self.define_as(&it.loop_var, dtype);
         let end = if it.min.is_const(0) { extent } else { format!("{min} + {extent}") };
         let end = if it.extent.as_int().is_some() && it.min.as_int().is_some() {
             end
@@ -104,6 +106,19 @@ impl Function<'_> {
             f.close();
             Ok(())
         })
+    }
+
+    /// True if the variable of the loop `it`, and its end, fit an `i32`, where that is what counts.
+    fn counts_in_32_bits(&self, it: &For) -> bool {
+        let narrow = |it: &PrimExpr| matches!(it, PrimExpr::Cast(it) if it.value.dtype() == DataType::I32);
+        let fits = match (it.min.as_int(), it.extent.as_int()) {
+            (Some(min), Some(extent)) => [Some(min), min.checked_add(extent)]
+                .iter()
+                .all(|it| it.is_some_and(|it| i32::try_from(it).is_ok())),
+            (Some(0), None) => narrow(&it.extent),
+            _ => false,
+        };
+        fits && self.unit.dialect == Dialect::Cuda && it.loop_var.dtype() == DataType::I64
     }
 
     /// Writes what stands before the loop `it`.
@@ -197,6 +212,14 @@ impl Function<'_> {
         let value = self.expr(&it.value)?;
         self.line(&format!("{name}[{at}] = {value};"));
         Ok(())
+    }
+}
+
+/// The bound `expr` of a loop whose variable is a `dtype`.
+fn bound(expr: &PrimExpr, dtype: DataType) -> PrimExpr {
+    match expr {
+        PrimExpr::Cast(it) if it.value.dtype() == dtype => it.value.clone(),
+        _ => expr.clone().cast(dtype),
     }
 }
 

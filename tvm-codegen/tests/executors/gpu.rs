@@ -134,8 +134,8 @@ fn mutants_are_found() {
     for (from, to) in [
         ("= threadIdx.x;", "= threadIdx.y;"),
         ("= blockIdx.y;", "= blockIdx.x;"),
-        ("< 13ll", "< 15ll"),
-        ("< 18ll", "< 17ll"),
+        ("< 13)", "< 15)"),
+        ("< 18)", "< 17)"),
     ] {
         // The last one: the first bound is one of a tile, of which more elements may be copied than are used.
         let at = kernels.rfind(from).unwrap_or_else(|| panic!("{from} in {kernels}"));
@@ -195,23 +195,36 @@ fn the_host_checks_arguments() {
     assert_eq!(err, "an argument does not fit: expected 5, got 6");
 }
 
-/// Extents beyond 2³¹ are planned if the GPU can run them, and refused otherwise.
+/// Symbolic extents beyond 2³¹ are refused, constant ones are planned, with indices of 64 bits.
 #[test]
 fn large_extents_are_planned_or_refused() {
-    let x = te::placeholder("x", [PrimExpr::from(Var::index("n"))], DataType::U8);
-    let y = te::compute("y", [x.shape()[0].clone()], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()));
-    let programs = lower(&IRModule::from_prim_func(te::create_prim_func("same", &[x], &[y]).unwrap()));
-    let source = generator::source(&programs).unwrap();
-    let plan = |n: i64| {
-        let arg = LaunchArg::Tensor { shape: &[n], dtype: DataType::U8 };
-        source.programs[0].plan_launch(&[arg, arg]).map_err(|err| err.to_string())
+    let source = |n: PrimExpr| {
+        let x = te::placeholder("x", [n], DataType::U8);
+        let y = te::compute("y", [x.shape()[0].clone()], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()));
+        let programs = lower(&IRModule::from_prim_func(te::create_prim_func("same", &[x], &[y]).unwrap()));
+        generator::source(&programs).unwrap()
     };
-    let planned = plan(1 << 33).unwrap();
-    let [generator::Step::Launch { grid, block, .. }] = &planned.steps[..] else { panic!("{planned:?}") };
-    assert_eq!((grid, block), (&[1 << 25, 1, 1], &[256, 1, 1]));
-    let err = plan(1 << 40).unwrap_err();
+    type Launch = ([u32; 3], [u32; 3]);
+    let plan = |source: &generator::CudaSource, n: i64| -> Result<Option<Launch>, String> {
+        let arg = LaunchArg::Tensor { shape: &[n], dtype: DataType::U8 };
+        let plan = source.programs[0].plan_launch(&[arg, arg]).map_err(|err| err.to_string())?;
+        match &plan.steps[..] {
+            [] => Ok(None),
+            [generator::Step::Launch { grid, block, .. }] => Ok(Some((*grid, *block))),
+            steps => panic!("{steps:?}"),
+        }
+    };
+    let fixed = source(PrimExpr::index(1 << 33));
+    assert_eq!(plan(&fixed, 1 << 33), Ok(Some(([1 << 25, 1, 1], [256, 1, 1]))));
+    assert!(fixed.text.contains("* 256ll"), "{}", fixed.text);
+    let free = source(Var::index("n").into());
+    assert_eq!(plan(&free, (1 << 31) - 1), Ok(Some(([1 << 23, 1, 1], [256, 1, 1]))));
+    let err = plan(&free, 1 << 31).unwrap_err();
+    let what = "a GPU kernel with symbolic shapes takes tensors of fewer than 2^31 elements: `x`";
+    assert_eq!(err, format!("{what}: expected 2147483647, got 2147483648"));
+    let err = plan(&free, 1 << 40).unwrap_err();
     assert!(err.contains("a GPU runs at most 2147483647 iterations of a loop over blockIdx.x"), "{err}");
-    assert!(plan(i64::MAX).is_err() && plan(-1).map_or(true, |it| it.steps.is_empty()));
+    assert!(plan(&free, i64::MAX).is_err() && plan(&free, -1).map_or(true, |it| it.is_none()));
 }
 
 #[test]

@@ -96,6 +96,8 @@ pub fn lower_cuda() -> Pass {
         tir::make_packed_api().mandatory(),
         // For the extents with which `make_packed_api` compares the arguments.
         tir::lower_intrin().mandatory(),
+        // Last: what it proves of 64 bits, others prove too.
+        tir::narrow_kernel_indices(),
         tir::verify_lowered().mandatory(),
     ];
     Sequential::built_in("LowerCUDA", passes).mandatory()

@@ -6,7 +6,7 @@ use super::own_dims::Equation;
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::Var;
 pub(super) use crate::tir::analysis::{conjuncts, reads_memory as reads};
-use crate::tir::{For, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_stmt};
+use crate::tir::{BinaryOp, For, Param, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_stmt};
 
 /// An analyzer that knows the dimensions and scalars of `func`, and the equations between dimensions.
 pub(in crate::tir) fn analyzer_for(func: &PrimFunc) -> Analyzer {
@@ -40,6 +40,50 @@ pub(super) fn enter_loop(analyzer: &mut Analyzer, node: &For) {
     let last = &range.min + &range.extent - 1;
     let (first, last) = (analyzer.const_int_bound(&range.min), analyzer.const_int_bound(&last));
     analyzer.bind_bound(&node.loop_var, ConstIntBound::new(first.min, last.max));
+}
+
+/// Records in `analyzer` that the factors of `extent` are positive, as they are where a thread of a loop of this extent runs.
+/// Where a factor is a quotient that is rounded up, so are those of the dividend.
+pub(super) fn enter_threads(analyzer: &mut Analyzer, extent: &PrimExpr) {
+    if reads(extent) {
+        return;
+    }
+    let mut open = vec![extent.clone()];
+    while let Some(expr) = open.pop() {
+        let factors = factors(&expr);
+        if factors.iter().any(|it| !is_non_negative(analyzer, it)) {
+            continue;
+        }
+        for factor in factors.into_iter().filter(|it| it.as_int().is_none()) {
+            analyzer.enter_constraint(&factor.clone().greater_equal(1));
+            open.extend(rounded_up(&factor));
+        }
+    }
+}
+
+/// The factors of the product `expr`.
+fn factors(expr: &PrimExpr) -> Vec<PrimExpr> {
+    let (mut open, mut factors) = (vec![expr], Vec::new());
+    while let Some(expr) = open.pop() {
+        match expr {
+            PrimExpr::Binary(it) if it.op == BinaryOp::Mul => open.extend([&it.b, &it.a]),
+            _ => factors.push(expr.clone()),
+        }
+    }
+    factors
+}
+
+/// `a` for `(a + c) / k` with `0 <= c < k`, which is positive only where `a` is.
+fn rounded_up(expr: &PrimExpr) -> Option<PrimExpr> {
+    let PrimExpr::Binary(it) = expr else { return None };
+    let by = it.b.as_int().filter(|_| matches!(it.op, BinaryOp::Div | BinaryOp::FloorDiv))?;
+    match &it.a {
+        PrimExpr::Binary(sum) if sum.op == BinaryOp::Add => {
+            let more = sum.b.as_int()?;
+            (0..by).contains(&more).then(|| sum.a.clone())
+        }
+        dividend => (by > 0).then(|| dividend.clone()),
+    }
 }
 
 /// True when `condition` holds throughout `stmt` if it holds before it: it reads no memory, or none that `stmt` may

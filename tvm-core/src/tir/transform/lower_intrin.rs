@@ -3,20 +3,23 @@
 //! TVM counterpart: `LowerIntrin`.
 //! Ensures: no `FloorDiv` and `FloorMod`. With non-negative operands they become truncating division and remainder; with
 //! a power of two as divisor, a shift and a mask; otherwise the truncated result is corrected. No integer division or
-//! remainder traps: a divisor that may be 0 is replaced, and the result for 0 is 0; `MIN / -1` wraps. Shift amounts are
-//! less than the width: only the low bits of other amounts count.
+//! remainder traps: a divisor that may be 0 is replaced, and the result for 0 is 0; `MIN / -1` wraps. A factor of the extent of
+//! a loop over threads is no such divisor: without threads, nothing divides. Shift amounts are less than the width: only the
+//! low bits of other amounts count.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use super::context::{analyzer_for, enter_loop, is_non_negative};
+use super::context::{analyzer_for, enter_loop, enter_threads, is_non_negative};
 use super::util::body_pass;
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{BufferId, Var};
 use crate::pass::Pass;
-use crate::tir::{AllocBuffer, Binary, BinaryOp, Buffer, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary};
+use crate::tir::{
+    AllocBuffer, Binary, BinaryOp, Buffer, For, ForKind, IntoOperand, Let, Mutator, PrimExpr, Stmt, binary,
+};
 
 /// Makes floor division and remainder truncating; no division traps and no shift amount reaches the width.
 pub fn lower_intrin() -> Pass {
@@ -55,6 +58,16 @@ impl LowerIntrin {
     fn operands(&mut self, it: &Binary) -> (PrimExpr, PrimExpr) {
         let mut operand = |expr: &PrimExpr| self.mutate_expr(expr).unwrap_or_else(|| expr.clone());
         (operand(&it.a), operand(&it.b))
+    }
+
+    /// The loop `node` over threads. Where a thread runs, the factors of the extent are positive.
+    fn threads(&mut self, node: &For, stmt: &Stmt) -> Option<Stmt> {
+        let outer = self.analyzer.clone();
+        enter_threads(&mut self.analyzer, &node.extent);
+        enter_loop(&mut self.analyzer, node);
+        let new = self.walk_stmt(stmt);
+        self.analyzer = outer;
+        new
     }
 
     /// `a op b`, where `op` is `FloorDiv` or `FloorMod`; `safe` is [`LowerIntrin::safe_divisor`] of `b`.
@@ -172,6 +185,9 @@ impl Mutator for LowerIntrin {
 
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         if let Stmt::For(node) = stmt {
+            if let ForKind::ThreadBinding(_) = node.kind {
+                return self.threads(node, stmt);
+            }
             enter_loop(&mut self.analyzer, node);
         }
         if let Stmt::Bind(node) = stmt

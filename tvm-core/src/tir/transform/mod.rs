@@ -20,7 +20,7 @@
 //! 5. No access is outside its buffer: an access that is not proven to be in bounds is checked by an `AssertStmt` before
 //!    it. No integer division or remainder has a divisor that traps; no shift amount reaches the width of its type.
 //! 6. `Let` may appear in expressions; no variable is bound twice. Indices are `i64`; those of gathers and scatters may be
-//!    vectors of `i32`, converted.
+//!    vectors of `i32`, converted, and those in kernels for GPUs scalars of `i32`, converted.
 
 mod align_storage;
 mod check_bounds;
@@ -52,6 +52,7 @@ mod lower_tvm_builtin;
 mod make_kernels;
 mod make_packed_api;
 mod narrow_indices;
+mod narrow_kernel_indices;
 mod narrow_loops;
 mod own_dims;
 mod partition_choices;
@@ -112,6 +113,7 @@ pub use lower_tvm_builtin::{STACK_BYTES, lower_tvm_builtin};
 pub use make_kernels::make_kernels;
 pub use make_packed_api::make_packed_api;
 pub use narrow_indices::narrow_indices;
+pub use narrow_kernel_indices::narrow_kernel_indices;
 pub use narrow_loops::narrow_loops;
 pub use own_dims::EXTENTS;
 pub(crate) use own_dims::with_own_dims;

@@ -105,7 +105,7 @@ impl Host<'_> {
 }
 
 /// Fails the call if `value` is greater than `limit`.
-fn at_most(value: &PrimExpr, limit: impl Into<PrimExpr>, what: &str, span: &Span) -> Stmt {
+pub(super) fn at_most(value: &PrimExpr, limit: impl Into<PrimExpr>, what: &str, span: &Span) -> Stmt {
     let limit = limit.into();
     let failure = Failure::new(Status::Assert as i32, -1, -1, limit.clone(), value.clone());
     let failure = Failure { what: what.into(), span: span.clone(), ..failure };
@@ -113,7 +113,7 @@ fn at_most(value: &PrimExpr, limit: impl Into<PrimExpr>, what: &str, span: &Span
 }
 
 /// `nest` with another body inside of its `loops` outer loops.
-fn with_body(nest: &Stmt, loops: usize, body: &Stmt) -> Stmt {
+pub(super) fn with_body(nest: &Stmt, loops: usize, body: &Stmt) -> Stmt {
     match nest {
         Stmt::For(node) if loops > 0 => {
             For { body: with_body(&node.body, loops - 1, body), ..(**node).clone() }.into()
