@@ -113,7 +113,14 @@ fn one_kernel(func: &PrimFunc, dims: &[&[i64]]) {
 fn convolutions_are_products() {
     let small = Conv::new([4, 33], [7, 9], [3, 3]);
     let cases = [
-        Conv { stride: 2, pad: 3, window: [7, 7], channels: [1, 33], ..small.clone() },
+        Conv {
+            stride: 2,
+            pad: 3,
+            window: [7, 7],
+            channels: [1, 33],
+            image: [13, 11].map(PrimExpr::index),
+            ..small.clone()
+        },
         Conv {
             window: [1, 1],
             channels: [32, 40],
