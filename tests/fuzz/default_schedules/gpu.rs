@@ -19,7 +19,6 @@ use super::{products, windows};
 const MAX_STEPS: u64 = 12_000_000;
 
 #[test]
-#[expect(clippy::print_stdout, reason = "a fuzz run says what it did; the test harness shows it on demand")]
 fn fuzz_default_gpu() {
     let makes: [fn(&mut Rng) -> Program; 8] = [
         windows::of_many_channels,
