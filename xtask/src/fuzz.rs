@@ -20,6 +20,7 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
     ),
     ("default_products", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_products"),
     ("default_windows", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_windows"),
+    ("default_gpu", &["-p", "tvm", "--test", "fuzz"], "default_schedules::gpu::fuzz_default_gpu"),
     ("default_reductions", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_reductions"),
     ("default_elements", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_elements"),
     ("default_indexed", &["-p", "tvm", "--test", "fuzz"], "default_schedules::fuzz_default_indexed"),

@@ -9,6 +9,7 @@ mod attention;
 mod batch;
 mod choices;
 mod elements;
+mod gpu;
 mod guard;
 mod indexed;
 mod matrix;

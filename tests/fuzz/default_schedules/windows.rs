@@ -121,12 +121,35 @@ pub(crate) fn convolution(rng: &mut Rng) -> Program {
     convolution_of(rng, window, groups, block, [inputs, outputs].map(|it| groups * it))
 }
 
+/// A convolution of so many channels and terms that its sums are products of matrices with tiles.
+pub(crate) fn of_many_channels(rng: &mut Rng) -> Program {
+    let mut window = Window::random(rng);
+    if rng.one_in(2) {
+        window.stride = [1; 2];
+    }
+    let groups = *rng.pick(&[1, 1, 1, 2]);
+    let terms = window.extent[0] * window.extent[1];
+    let inputs = (32 + terms - 1) / terms + rng.range(0, 2);
+    let outputs = *rng.pick(&[32, 33, 40, 64]);
+    convolution_to(rng, window, (groups, None, Some(16)), [inputs, outputs].map(|it| groups * it))
+}
+
 /// A convolution from a number of channels to another, in `groups`, or in blocks of `block` channels.
 fn convolution_of(
     rng: &mut Rng,
     window: Window,
     groups: i64,
     block: Option<i64>,
+    channels: [i64; 2],
+) -> Program {
+    convolution_to(rng, window, (groups, block, None), channels)
+}
+
+/// As [`convolution_of`], of images up to the size `most`.
+fn convolution_to(
+    rng: &mut Rng,
+    window: Window,
+    (groups, block, most): (i64, Option<i64>, Option<i64>),
     [inputs, outputs]: [i64; 2],
 ) -> Program {
     let dtype = *rng.pick(&TYPES);
@@ -136,11 +159,11 @@ fn convolution_of(
     let of_group = inputs / groups;
     let depthwise = groups > 1 && groups == inputs;
     // Wide images have several panels of columns.
-    let most = match of_group * outputs * window.extent[0] * window.extent[1] {
+    let most = most.unwrap_or_else(|| match of_group * outputs * window.extent[0] * window.extent[1] {
         501.. => 7,
         ..=72 if p.rng.one_in(3) => 40,
         _ => 14,
-    };
+    });
     let sizes = [("h", 0), ("w", 1)].map(|(name, axis)| window.image(&mut p, name, axis, most));
     let [h, w] = [0, 1].map(|axis| sizes[axis][0].0.clone());
     let [out_h, out_w] = [0, 1].map(|axis| sizes[axis][1].0.clone());
