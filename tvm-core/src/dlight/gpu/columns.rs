@@ -51,7 +51,7 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     let block = s.block(name)?;
     let loops = Loops::of(&s.get_loops(block)?, &info, column);
     let terms = s.fuse_n(&loops.terms)?;
-    divide(s, &loops.others, loops.column, terms, warp)?;
+    divide(s, &loops.others, loops.column, terms, (warp, false))?;
     Ok(Some(format!("{warp} columns in a block, {SIDE} threads for each")))
 }
 
@@ -73,19 +73,26 @@ impl Loops {
     }
 }
 
-/// Gives 32 columns to a block, whose threads divide the terms.
+/// Gives 32 columns to a block, whose threads divide the terms. If there are `few` blocks, each loop numbers them by itself: what a
+/// block writes is easy to see then.
 fn divide(
     s: &mut Schedule,
     others: &[LoopRV],
     column: LoopRV,
     terms: LoopRV,
-    warp: i64,
+    (warp, few): (i64, bool),
 ) -> Result<(), ScheduleError> {
     let [columns, lane] = s.split(column, [None, Some(warp)])?;
     let [rest, part] = s.split(terms, [None, Some(SIDE)])?;
     s.reorder_n(&[others, &[columns, lane, part, rest]].concat())?;
-    let grid = s.fuse_n(&[others, &[columns]].concat())?;
-    s.bind(grid, ThreadTag::BlockIdxX)?;
+    let tags = [ThreadTag::BlockIdxY, ThreadTag::BlockIdxZ];
+    if few && others.len() <= tags.len() {
+        s.bind(columns, ThreadTag::BlockIdxX)?;
+        others.iter().zip(tags).try_for_each(|(it, tag)| s.bind(*it, tag))?;
+    } else {
+        let grid = s.fuse_n(&[others, &[columns]].concat())?;
+        s.bind(grid, ThreadTag::BlockIdxX)?;
+    }
     s.bind(lane, ThreadTag::ThreadIdxX)?;
     s.bind(part, ThreadTag::ThreadIdxY)
 }
@@ -117,8 +124,8 @@ fn in_parts(
     let of_parts = s.rfactor(part, 0)?;
     let mut others = s.get_loops(of_parts)?;
     let Some(terms) = others.pop() else { return Ok(()) };
-    let column = others.remove(column);
-    divide(s, &others, column, terms, warp)?;
+    let (Some(part), column) = (others.pop(), others.remove(column)) else { return Ok(()) };
+    divide(s, &[&[part], &others[..]].concat(), column, terms, (warp, true))?;
     let all = s.get_loops(block)?;
     let results = s.fuse_n(&all[..all.len() - 1])?;
     let [grid, thread] = s.split(results, [None, Some(warp * SIDE)])?;

@@ -6,10 +6,11 @@
 
 use super::BUSY;
 use crate::dlight::analysis::{BlockInfo, iterations};
+use crate::dlight::inline::{AGAIN, operations};
 use crate::dlight::row_chain::is_cheap;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::{Buffer, Scope, ThreadTag};
+use crate::tir::{Buffer, PrimExpr, Scope, ThreadTag, any_expr};
 
 /// Threads of a block at most: eight warps, of which several blocks fit a multiprocessor of every architecture.
 pub(super) const THREADS: i64 = 256;
@@ -78,7 +79,9 @@ pub(super) fn one_kernel(
     for info in others.iter().filter(|it| !it.reduces) {
         let size = row_bytes(info, lead);
         let fits = size.is_some_and(|size| bytes.saturating_add(size) <= STAGED);
-        if one_value(info, lead) || fits && !is_cheap(s, info, lead) {
+        let staged =
+            if one_value(info, lead) { !is_short(info) } else { fits && !is_cheap(s, info, lead) };
+        if staged {
             bytes += size.unwrap_or(0);
             continue;
         }
@@ -195,6 +198,12 @@ fn bind(
 /// True if the block computes one value of each row.
 fn one_value(info: &BlockInfo, lead: usize) -> bool {
     info.axes[lead..].iter().all(|axis| axis.extent.is_const(1))
+}
+
+/// True if all threads of a row compute the value in less time than they wait for one of them to do so.
+fn is_short(info: &BlockInfo) -> bool {
+    let calls = |value: &PrimExpr| any_expr(value, &mut |it| matches!(it, PrimExpr::Call(_)));
+    info.store.as_ref().is_some_and(|it| !calls(&it.value) && operations(&it.value) <= AGAIN)
 }
 
 /// The bytes of a row of what the block stores, if the length is a constant.

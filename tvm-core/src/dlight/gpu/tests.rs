@@ -258,7 +258,7 @@ fn columns_are_divided() {
             assert_eq!(kernels.iter().filter_map(threads).collect::<Vec<_>>(), [256], "{kernels:?}");
         }
     }
-    let few = columns(&[int(2)], int(700), int(37));
+    let few = columns(&[int(2)], int(700), int(64));
     let kernels = check(&few, &[]);
     assert_eq!(kernels.iter().filter_map(threads).collect::<Vec<_>>(), [256, 256], "{kernels:?}");
     // A thread for each result is enough, or there is not much to divide.
