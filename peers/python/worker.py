@@ -198,12 +198,41 @@ def load_torch(case):
              "transpose": lambda a: a.t().contiguous(), "sum": lambda a: a.sum(case["axis"]),
              "attention": F.scaled_dot_product_attention, "conv": lambda a, w: F.conv2d(a, w, **conv),
              "matmul": torch.mm, "sgemm": torch.mm, "layernorm": lambda a, g, b: F.layer_norm(a, a.shape[-1:], g, b, 1e-5)}
+    if kind == "resnet50":
+        return load_graph(case, there, x)
     if kind not in known or case.get("then") or case.get("dtype", "f32") != "f32":
         raise Unsupported(kind)
     out = [None]
 
     def run():
         out[0] = known[kind](*x)
+
+    return run, (lambda: out[0].cpu().numpy())
+
+
+def load_graph(case, there, given):
+    """A network of convolutions, node by node."""
+    import onnx, torch
+    import torch.nn.functional as F
+    from onnx import helper, numpy_helper
+
+    graph = onnx.load(case["onnx"]).graph
+    values = {it.name: there(numpy_helper.to_array(it)) for it in graph.initializer}
+    inputs = [it.name for it in graph.input if it.name not in values]
+    ops = {"Conv": lambda a, x, w, b=None: F.conv2d(x, w, b, a["strides"], a["pads"][:2]),
+           "Relu": lambda a, x: F.relu(x), "Add": lambda a, x, y: x + y, "Flatten": lambda a, x: x.flatten(1),
+           "MaxPool": lambda a, x: F.max_pool2d(x, a["kernel_shape"], a["strides"], a["pads"][0]),
+           "GlobalAveragePool": lambda a, x: x.mean((2, 3), keepdim=True), "MatMul": lambda a, x, y: x @ y, "Softmax": lambda a, x: x.softmax(a["axis"]),
+           "Gemm": lambda a, x, w, b: torch.addmm(b, x, w.t() if a.get("transB") else w)}
+    nodes = [(ops[it.op_type], {a.name: helper.get_attribute_value(a) for a in it.attribute}, it.input, it.output[0])
+             for it in graph.node]
+    out = [None]
+
+    def run():
+        env = {**values, **dict(zip(inputs, given))}
+        for op, attributes, names, result in nodes:
+            env[result] = op(attributes, *(env[name] for name in names))
+        out[0] = env[graph.output[0].name]
 
     return run, (lambda: out[0].cpu().numpy())
 

@@ -37,7 +37,16 @@ pub fn compile(source: &str, kernels: &[(String, bool)]) -> Result<Vec<u8>, Stri
     let dir = Folder::new().map_err(|err| err.to_string())?;
     let (input, output) = (dir.0.join("module.cc"), dir.0.join("module.so"));
     std::fs::write(&input, text).map_err(|err| err.to_string())?;
-    let flags = ["-std=gnu++17", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic"];
+    let flags = [
+        "-std=gnu++17",
+        "-O1",
+        "-w",
+        "-U_FORTIFY_SOURCE",
+        "-fPIC",
+        "-shared",
+        "-fvisibility=hidden",
+        "-Wl,-Bsymbolic",
+    ];
     let floats = ["-ffp-contract=off", "-fno-strict-aliasing"];
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
     run(Command::new(compiler).args(flags).args(floats).arg("-o").arg(&output).arg(&input))?;

@@ -171,12 +171,7 @@ fn input(spec: &Json) -> Result<(String, Tensor), Error> {
 
 impl Case {
     /// The case of a model that was made since `start`, with its inputs on `device`.
-    fn new(
-        model: Model,
-        inputs: &[(String, Tensor)],
-        start: Instant,
-        device: Device,
-    ) -> Result<Case, Error> {
+    fn new(model: Model, inputs: &[(String, Tensor)], start: Instant, device: Device) -> Result<Case, Error> {
         let compile_seconds = start.elapsed().as_secs_f64();
         let mut args = Vec::new();
         for (i, (name, _)) in model.params()?.iter().enumerate() {

@@ -90,7 +90,15 @@ fn compile(source: &CudaSource, program: &Path) -> Option<()> {
     let own = std::env::var("CXX").ok();
     for compiler in own.iter().map(String::as_str).chain(["c++", "g++", "clang++"]) {
         let mut command = Command::new(compiler);
-        command.args(["-std=gnu++17", "-O1", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-o"]);
+        command.args([
+            "-std=gnu++17",
+            "-O1",
+            "-w",
+            "-U_FORTIFY_SOURCE",
+            "-ffp-contract=off",
+            "-fno-strict-aliasing",
+            "-o",
+        ]);
         let Ok(out) = command.arg(program).arg(&input).output() else { continue };
         let message = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{compiler}: {message}\n{}", source.text);

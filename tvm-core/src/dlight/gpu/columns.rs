@@ -46,7 +46,9 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
         && in_parts(&mut fork, &info, column, parts, warp).is_ok()
     {
         *s = fork;
-        return Ok(Some(format!("{warp} columns in a block, {SIDE} threads for each, {parts} parts of each")));
+        return Ok(Some(format!(
+            "{warp} columns in a block, {SIDE} threads for each, {parts} parts of each"
+        )));
     }
     let block = s.block(name)?;
     let loops = Loops::of(&s.get_loops(block)?, &info, column);

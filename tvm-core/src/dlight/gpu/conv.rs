@@ -24,6 +24,7 @@
 
 use super::GpuRule;
 use super::matmul::{Product, tile};
+use super::parts::Parts;
 use super::results::{is_unit, leaf, map_of, only_reader, read_along};
 use crate::dlight::analysis::BlockInfo;
 use crate::dlight::inline::{operations, readers_in_bounds};
@@ -45,6 +46,23 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     if Product::of(&info, limits).is_some() {
         return Ok(None);
     }
+    let mut fork = s.clone();
+    if let Some(parts) = Parts::of(&info)
+        && let Ok(Some(text)) = parts.schedule(&mut fork, &info, limits)
+    {
+        *s = fork;
+        return Ok(Some(text));
+    }
+    product(s, name, limits)
+}
+
+/// Computes the block `name` as a product of matrices.
+pub(super) fn product(
+    s: &mut Schedule,
+    name: &str,
+    limits: &GpuLimits,
+) -> Result<Option<String>, ScheduleError> {
+    let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(realize) = info.realize(s) else { return Ok(None) };
     let Some(map) = Sides::of(&info, &realize.block).and_then(|it| it.map(&realize.block)) else {
         return Ok(None);

@@ -15,8 +15,9 @@
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`.
 
-use super::{GpuRule, MULTIPROCESSORS};
+use super::parts::Parts;
 use super::results::Results;
+use super::{GpuRule, MULTIPROCESSORS};
 use crate::dlight::analysis::{Axis, BlockInfo, iterations};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
@@ -46,7 +47,8 @@ struct Tile {
 
 impl Tile {
     /// The tiles, largest first.
-    const ALL: [Tile; 3] = [Tile { parts: 2, each: 4 }, Tile { parts: 1, each: 4 }, Tile { parts: 1, each: 2 }];
+    const ALL: [Tile; 3] =
+        [Tile { parts: 2, each: 4 }, Tile { parts: 1, each: 4 }, Tile { parts: 1, each: 2 }];
     /// For extents that are not known.
     const MIDDLE: Tile = Tile::ALL[1];
 
@@ -74,6 +76,13 @@ impl Tile {
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(product) = Product::of(&info, limits) else { return Ok(None) };
+    let mut fork = s.clone();
+    if let Some(parts) = Parts::of(&info)
+        && let Ok(Some(text)) = parts.schedule(&mut fork, &info, limits)
+    {
+        *s = fork;
+        return Ok(Some(text));
+    }
     tile(s, &info, &product)
 }
 

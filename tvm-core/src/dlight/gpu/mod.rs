@@ -9,6 +9,7 @@ mod columns;
 mod conv;
 mod fallback;
 mod matmul;
+mod parts;
 mod reduction;
 mod results;
 mod row_threads;

@@ -8,8 +8,8 @@
 //!
 //! TVM counterpart: `dlight.gpu.Reduction`, `dlight.gpu.GEMV`.
 
-use super::{BUSY, GpuRule};
 use super::row_threads::{THREADS, Threads, alone, one_kernel};
+use super::{BUSY, GpuRule};
 use crate::dlight::analysis::{BlockInfo, Stride, iterations, stride};
 use crate::target::GpuLimits;
 use crate::tir::IterKind;

@@ -79,8 +79,7 @@ pub(super) fn one_kernel(
     for info in others.iter().filter(|it| !it.reduces) {
         let size = row_bytes(info, lead);
         let fits = size.is_some_and(|size| bytes.saturating_add(size) <= STAGED);
-        let staged =
-            if one_value(info, lead) { !is_short(info) } else { fits && !is_cheap(s, info, lead) };
+        let staged = if one_value(info, lead) { !is_short(info) } else { fits && !is_cheap(s, info, lead) };
         if staged {
             bytes += size.unwrap_or(0);
             continue;

@@ -141,6 +141,23 @@ fn products_have_tiles() {
 }
 
 #[test]
+fn few_results_of_many_terms_are_summed_in_parts() {
+    for (batch, sizes, parts) in [(None, [33, 40, 272], 4), (Some(3), [40, 33, 130], 2)] {
+        let func = product(batch, sizes.map(PrimExpr::index));
+        let (_, applied) = schedule_for_gpu(&func, GpuArch::DEFAULT.limits()).unwrap();
+        let text = &applied[0].parameters;
+        let end = format!(", {parts} parts of the terms");
+        assert!(applied.len() == 1 && text.contains("32x32x16") && text.ends_with(&end), "{text}");
+        let kernels = check(&func, &[]);
+        assert_eq!(kernels.len(), 2, "{kernels:?}");
+    }
+    let func = product(None, [256, 1024, 2048].map(PrimExpr::index));
+    let (_, applied) = schedule_for_gpu(&func, GpuArch::DEFAULT.limits()).unwrap();
+    let text = &applied[0].parameters;
+    assert!(text.contains("64x64x16") && text.ends_with(", 4 parts of the terms"), "{text}");
+}
+
+#[test]
 fn rows_have_a_block_of_threads() {
     let rows = |shape: &[PrimExpr]| {
         let x = te::placeholder("x", shape.to_vec(), DataType::I64);

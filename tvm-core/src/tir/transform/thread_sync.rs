@@ -19,8 +19,8 @@ use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::{is_shared, reads_memory};
 use crate::tir::derive_blocks::{collect_stores, is_injective_in};
 use crate::tir::{
-    Buffer, Evaluate, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Range, Scope,
-    Stmt, ThreadTag, Visitor, While, any_expr, walk_expr, walk_stmt,
+    Buffer, Evaluate, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Range,
+    Scope, Stmt, ThreadTag, Visitor, While, any_expr, walk_expr, walk_stmt,
 };
 
 /// Inserts barriers.
@@ -245,7 +245,8 @@ impl Sync {
     /// The buffers that a loop only writes, with one store, each iteration other elements than the others, whatever the threads.
     fn written_apart(&self, node: &For) -> Vec<BufferId> {
         let accesses = self.accesses(&node.body);
-        let range = |it: &For| (it.loop_var.clone(), Range { min: it.min.clone(), extent: it.extent.clone() });
+        let range =
+            |it: &For| (it.loop_var.clone(), Range { min: it.min.clone(), extent: it.extent.clone() });
         let mut ranges = self.threads.clone();
         ranges.push(range(node));
         for_each_loop(&node.body, &mut |it| ranges.push(range(it)));
