@@ -125,7 +125,7 @@ def show(arch, whole, counts, bad, refused):
         "# Kernels for GPUs as NVIDIA's compilers see them",
         "",
         f"`cargo xtask conformance --cuda --out docs/perf/cuda-resources.md` writes this page: kernels with default schedules, for sm_{arch}, translated by "
-        f"NVRTC ({WHEELS['nvrtc'].split('==')[1]}) and assembled by ptxas. No GPU has run them.",
+        f"NVRTC ({WHEELS['nvrtc'].split('==')[1]}) and assembled by ptxas.",
         "",
         f"{counts['models']} models (the node tests of the onnx package, and the networks below) have {counts['kernels']} kernels; the most registers of a "
         f"thread are {counts['registers']}. {len(bad)} models have a kernel that is refused, spills registers or gets a warning.",

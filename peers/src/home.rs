@@ -344,7 +344,8 @@ impl Home {
                 Source::Rust(_, "tract") => in_lock("tract-onnx"),
                 Source::Rust(..) => in_lock(it.name),
                 Source::Python(packages) => {
-                    let package = packages.first().map(|it| it.1).filter(|it| !it.is_empty());
+                    // One that is not installed unasked has the name of its module.
+                    let package = packages.first().map(|it| if it.1.is_empty() { it.0 } else { it.1 });
                     in_python(package.unwrap_or(it.name))
                 }
             };

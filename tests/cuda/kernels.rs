@@ -192,3 +192,40 @@ fn the_device_times_what_it_does() {
         assert!(err.to_string().contains("cuda:9"), "{err}");
     });
 }
+
+/// The memory between the kernels of a call is the same in each call, and grows with it.
+#[test]
+fn memory_between_kernels_is_kept() {
+    on_gpu("kernels::memory_between_kernels_is_kept", "", || {
+        let twice = twice::compile(&Target::cuda()).unwrap();
+        let gpu = Device::cuda(0);
+        let mut counts = Vec::new();
+        for n in [90usize, 90, 30, 300, 300] {
+            let x: Vec<f32> = (0..n * n).map(|i| (i % 31) as f32).collect();
+            let shape = [n as i64, n as i64];
+            let there = Tensor::from_slice(&x, &shape).unwrap().to_device(gpu).unwrap();
+            let mut y = Tensor::empty(&[n as i64], DataType::F32, gpu).unwrap();
+            let before = log("alloc").len();
+            twice.call(&there, &mut y).unwrap();
+            counts.push(log("alloc").len() - before);
+            let got = y.to_device(Device::cpu()).unwrap().to_vec::<f32>().unwrap();
+            let want = |i: usize| (0..n).map(|j| x[i * n + j] + x[j * n + i]).sum::<f32>();
+            assert!((0..n).step_by(97).all(|i| (got[i] - want(i)).abs() <= 1e-3 * want(i)));
+        }
+        assert_eq!(counts, [1, 0, 0, 1, 0]);
+    });
+}
+
+#[prim_func]
+fn twice(x: &Tensor<f32, n, n>, y: &mut Tensor<f32, n>) {
+    let mut both = alloc::<f32>([n, n]);
+    for [i, j] in grid([n, n]) {
+        both[[i, j]] = x[[i, j]] + x[[j, i]];
+    }
+    for i in 0..n {
+        y[[i]] = 0.0;
+        for j in 0..n {
+            y[[i]] += both[[i, j]];
+        }
+    }
+}

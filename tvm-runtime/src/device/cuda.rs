@@ -6,7 +6,8 @@
 //!
 //! Invariant: all work on a device is in one order. Kernels, allocations and frees are in one stream, and this stream and the
 //! default one, in which copies are, wait for each other. So memory that is freed is used again only after the work that used
-//! it, and a copy to the host sees what was launched before it.
+//! it, a copy to the host sees what was launched before it, and calls may use the same memory for what their kernels give to each
+//! other ([`memory::Scratch`]).
 #![allow(unsafe_code, reason = "device memory by address; each block says why it is sound")]
 
 mod code;

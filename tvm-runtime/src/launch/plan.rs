@@ -11,10 +11,26 @@ use crate::status;
 /// What a call does.
 #[derive(Clone, Debug, Default)]
 pub struct LaunchPlan {
-    /// Bytes of each memory that the call allocates; numbers of memories begin after those of the arguments.
+    /// Bytes of each memory that the call needs; numbers of memories begin after those of the arguments.
     pub memories: Vec<u64>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+}
+
+/// Every place in memory is a multiple of so many bytes, as those of the driver are.
+const ALIGNMENT: u64 = 256;
+
+impl LaunchPlan {
+    /// The places of the memories side by side, in bytes from the first one, and the bytes of all of them.
+    pub(crate) fn places(&self) -> (Vec<u64>, u64) {
+        let mut end = 0u64;
+        let place = |bytes: &u64| {
+            let start = end;
+            end = end.saturating_add(bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX));
+            start
+        };
+        (self.memories.iter().map(place).collect(), end)
+    }
 }
 
 /// A step of a call.

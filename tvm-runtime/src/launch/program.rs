@@ -187,12 +187,13 @@ impl DeviceProgram {
                 None => 0,
             });
         }
-        for &bytes in &plan.memories {
-            let oom = RuntimeError::OutOfMemory { bytes, device };
-            let memory = RawMemory::alloc(device, usize::try_from(bytes).map_err(|_| oom)?)?;
-            memories.push(memory.address());
-            own.push(memory);
-        }
+        let (offsets, bytes) = plan.places();
+        let oom = RuntimeError::OutOfMemory { bytes, device };
+        let bytes = usize::try_from(bytes).map_err(|_| oom)?;
+        // Held until everything is launched.
+        let scratch = if bytes > 0 { Some(code.scratch(bytes)?) } else { None };
+        let address = scratch.as_ref().map_or(0, |it| it.address());
+        memories.extend(offsets.into_iter().map(|offset| address + offset));
         let is_failure = |it: &Argument| matches!(it, Argument::Failure);
         let checked = plan.steps.iter().any(|Step::Launch { args, .. }| args.iter().any(is_failure));
         let mut record = None;

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::Device;
 use super::gpu::{Failure, Gpu};
+use super::memory::Scratch;
 use crate::error::RuntimeError;
 use crate::launch::{CodeFormat, DeviceImage};
 
@@ -48,6 +49,14 @@ impl LoadedCode {
             })?);
         }
         Ok(code)
+    }
+
+    /// Memory for what kernels of one call give to each other.
+    ///
+    /// # Errors
+    /// When the device does not have it, or cannot be used.
+    pub(crate) fn scratch(&self, len: usize) -> Result<Scratch<'_>, RuntimeError> {
+        Scratch::of(&self.gpu, len)
     }
 
     /// Launches the kernel number `symbol` of the image; `name` is the program that it belongs to, for errors. `values` are its

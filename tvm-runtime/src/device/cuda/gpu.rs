@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::{CUmemPool_attribute, CUresult, CUstream, is_culib_present};
 use cudarc::driver::{CudaContext, DriverError, result};
 
-use super::Device;
+use super::{Device, RawMemory};
 use crate::error::RuntimeError;
 use crate::thread_pool::panic_message;
 
@@ -21,6 +21,8 @@ pub(super) struct Gpu {
     pub(super) context: Arc<CudaContext>,
     /// The stream of kernels and allocations. It lives as long as the process.
     pub(super) stream: CUstream,
+    /// Memory for what the kernels of a call give to each other, kept for the next call.
+    pub(super) scratch: Mutex<Option<RawMemory>>,
     state: Mutex<State>,
 }
 
@@ -79,7 +81,7 @@ impl Gpu {
             Ok((context, result::stream::create(result::stream::StreamKind::Default)?))
         });
         let (context, stream) = made.map_err(|err| fail(err.text()))?;
-        Ok(Gpu { device, context, stream, state: Mutex::default() })
+        Ok(Gpu { device, context, stream, scratch: Mutex::default(), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,7 +1,7 @@
 //! Memory of a GPU: allocations, copies.
 #![allow(unsafe_code, reason = "device memory by address; each block says why it is sound")]
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUdeviceptr, CUresult};
@@ -98,6 +98,43 @@ impl Drop for RawMemory {
                 unsafe { result::free_sync(self.ptr) }
             }
         });
+    }
+}
+
+/// Bytes of [`Scratch`] that a GPU keeps at most.
+const MOST_KEPT: usize = 256 << 20;
+
+/// Memory for what the kernels of one call give to each other. The next call uses the same bytes: the work of a GPU is in one order.
+/// Other calls wait to launch until this is dropped.
+pub(crate) struct Scratch<'a> {
+    /// That which the GPU keeps.
+    kept: MutexGuard<'a, Option<RawMemory>>,
+    /// That of this call alone.
+    own: Option<RawMemory>,
+}
+
+impl<'a> Scratch<'a> {
+    /// `len` bytes on `gpu`.
+    ///
+    /// # Errors
+    /// When the device does not have them, or cannot be used.
+    pub(super) fn of(gpu: &'a Gpu, len: usize) -> Result<Scratch<'a>, RuntimeError> {
+        let mut kept = gpu.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if len > MOST_KEPT {
+            let own = Some(RawMemory::alloc(gpu.device, len)?);
+            return Ok(Scratch { kept, own });
+        }
+        if kept.as_ref().is_none_or(|it| it.len < len) {
+            // The memory before may be the last that the device has.
+            *kept = None;
+            *kept = Some(RawMemory::alloc(gpu.device, len.next_power_of_two())?);
+        }
+        Ok(Scratch { kept, own: None })
+    }
+
+    /// The device address.
+    pub(crate) fn address(&self) -> u64 {
+        self.own.as_ref().or(self.kept.as_ref()).map_or(0, RawMemory::address)
     }
 }
 
