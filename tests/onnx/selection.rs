@@ -76,6 +76,11 @@ fn distinct_elements() {
             "rows in lexicographic order",
         );
         assert_eq!(got[3].to_vec::<i64>().unwrap(), [1, 1, 2]);
+        let columns = floats(&[1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 3.0, 3.0], &[3, 3]);
+        let by_columns = single("Unique", "x", outputs, vec![int("axis", -1)], "3 3");
+        let got = run(&compiled(&by_columns, &target).unwrap(), &[columns]);
+        assert_near(&got[0], &floats(&[0.0, 1.0, 0.0, 1.0, 3.0, 2.0], &[3, 2]), "columns");
+        assert_eq!(got[3].to_vec::<i64>().unwrap(), [2, 1]);
     }
 }
 

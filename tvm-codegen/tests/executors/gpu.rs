@@ -238,6 +238,8 @@ fn source_is_the_same_each_time_and_only_of_cuda() {
         text.contains("extern \"C\" __global__ void __launch_bounds__(256, 2) tvm_kernel_matmul_k0("),
         "{text}"
     );
+    // Only what no kernel writes may be read from the cache for such data.
+    assert!(text.contains("float *__restrict__ a,") && text.contains("float *c"), "{text}");
     assert!(!text.contains("#include"), "{text}");
     for (target, kind) in
         [(&target, EmitKind::Object), (&target, EmitKind::C), (&Target::c(), EmitKind::Cuda)]
