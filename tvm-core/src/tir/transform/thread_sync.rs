@@ -77,7 +77,9 @@ impl Mutator for Kernels<'_> {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         match stmt {
             Stmt::For(node) if matches!(node.kind, ForKind::ThreadBinding(_)) => {
-                let mut sync = Sync { global: self.explicit, unshared: None, threads: Vec::new() };
+                let mut bound = Vec::new();
+                for_each_bind(stmt, &mut |var| bound.push(var.id()));
+                let mut sync = Sync { global: self.explicit, unshared: None, threads: Vec::new(), bound };
                 let new = sync.stmt(stmt, &mut Accesses::default());
                 self.errors.keep(reaches_all(&new, self.span));
                 if let Some(buffer) = sync.unshared {
@@ -122,6 +124,8 @@ struct Sync {
     unshared: Option<Buffer>,
     /// The loops over blocks and threads around the statement.
     threads: Vec<(Var, Range)>,
+    /// The variables that the kernel binds.
+    bound: Vec<VarId>,
 }
 
 impl Sync {
@@ -243,6 +247,7 @@ impl Sync {
     }
 
     /// The buffers that a loop only writes, with one store, each iteration other elements than the others, whatever the threads.
+    /// Nothing is known of indices that depend on memory or on variables that the kernel binds.
     fn written_apart(&self, node: &For) -> Vec<BufferId> {
         let accesses = self.accesses(&node.body);
         let range =
@@ -251,10 +256,14 @@ impl Sync {
         ranges.push(range(node));
         for_each_loop(&node.body, &mut |it| ranges.push(range(it)));
         let stores = collect_stores(&node.body);
+        let known = |index: &PrimExpr| {
+            !reads_memory(index)
+                && !any_expr(index, &mut |it| it.as_var().is_some_and(|var| self.bound.contains(&var.id())))
+        };
         let apart = |buffer: &BufferId| {
             let mut own = stores.iter().filter(|it| it.buffer.id == *buffer);
             let (Some(store), None) = (own.next(), own.next()) else { return false };
-            store.indices.iter().any(|index| is_injective_in(index, &node.loop_var, &ranges))
+            store.indices.iter().any(|index| known(index) && is_injective_in(index, &node.loop_var, &ranges))
         };
         accesses.writes.difference(&accesses.reads).filter(|it| apart(it)).copied().collect()
     }
@@ -277,6 +286,13 @@ fn for_each_loop(stmt: &Stmt, visit: &mut impl FnMut(&For)) {
         visit(node);
     }
     stmt.children().into_iter().for_each(|it| for_each_loop(it, visit));
+}
+
+fn for_each_bind(stmt: &Stmt, visit: &mut impl FnMut(&Var)) {
+    if let Stmt::Bind(node) = stmt {
+        visit(&node.var);
+    }
+    stmt.children().into_iter().for_each(|it| for_each_bind(it, visit));
 }
 
 /// True if a barrier must stand before the accesses `own`, which then follow `pending`.

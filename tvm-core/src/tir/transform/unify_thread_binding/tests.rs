@@ -12,8 +12,8 @@ use crate::tir::interp::{InterpErrorKind, Program, Value};
 use crate::tir::schedule::Schedule;
 use crate::tir::testing::{arguments, dense};
 use crate::tir::{
-    AllocBuffer, Block, BlockRealize, Buffer, Evaluate, For, ForKind, Intrinsic, Mutator, Param, PrimCallee,
-    PrimExpr, PrimFunc, Scope, Stmt, ThreadTag,
+    AllocBuffer, Bind, Block, BlockRealize, Buffer, Evaluate, For, ForKind, Intrinsic, Mutator, Param,
+    PrimCallee, PrimExpr, PrimFunc, Scope, Stmt, ThreadTag,
 };
 
 const I64: DataType = DataType::I64;
@@ -285,6 +285,42 @@ fn kernels_that_are_no_program_of_one_thread() {
         let err = unchecked(&func).map(|it| it.to_string()).unwrap_err();
         assert!(err.contains(want), "{err}");
     }
+}
+
+/// Iterations that write other elements of shared memory than the others do not wait for each other.
+#[test]
+fn loops_that_fill_shared_memory() {
+    /// The place that an iteration of a thread writes, of the iteration, a number that it binds, and the thread.
+    type Place = fn(PrimExpr, PrimExpr, PrimExpr) -> PrimExpr;
+    let kernel = |binds: bool, place: Place| {
+        program(|x, y| {
+            let tile = Buffer::with_scope("tile", [PrimExpr::index(32)], I64, Scope::Shared);
+            let fill = |binds: bool, place: Place| {
+                let [i, a, t] = ["i", "a", "t"].map(Var::index);
+                let [at_i, at_a, at_t] = [&i, &a, &t].map(PrimExpr::from);
+                let number = if binds { at_a } else { PrimExpr::index(0) };
+                let place = place(at_i.clone(), number, at_t.clone());
+                let store = Stmt::store(&tile, [place], x.load([at_i.clone() * 8 + at_t]));
+                let bind = Bind { var: a, value: at_i.floormod(2) }.into();
+                let store = bound(ThreadTag::ThreadIdxX, &t, 8, store);
+                let body = Stmt::seq(binds.then_some(bind).into_iter().chain([store]));
+                Stmt::from(For::serial(i, 4, body))
+            };
+            let [bx, t, j] = ["bx", "t", "j"].map(Var::index);
+            let at = PrimExpr::from(&j) * 8 + PrimExpr::from(&t);
+            let read = Stmt::store(y, [PrimExpr::from(&bx) * 32 + &at], tile.load([at]));
+            let read = bound(ThreadTag::ThreadIdxX, &t, 8, For::serial(j, 4, read).into());
+            let loops = [fill(false, |i, _, t| i * 8 + t), fill(binds, place), read];
+            let alloc = Stmt::from(AllocBuffer::new(tile.clone()));
+            let body = Stmt::seq([alloc].into_iter().chain(loops));
+            bound(ThreadTag::BlockIdxX, &bx, 2, body)
+        })
+    };
+    let apart = check(&kernel(false, |i, _, t| i * 8 + t), &[]);
+    assert_eq!(barriers(&apart), 2, "before the second loop and after it: {apart}");
+    check(&kernel(false, |_, _, t| t + 5), &[]);
+    let unknown = lower(&kernel(true, |i, a, t| i * 8 + t - a * 5)).unwrap_err();
+    assert!(unknown.contains("iterations depend on each other"), "{unknown}");
 }
 
 /// Memory that each iteration has for itself: of a constant size in the thread, of any size in a part of an allocation of the
