@@ -2,12 +2,11 @@
 //!
 //! Requires: the form of [`DeviceKernel`]. The name, parameters and launch of a kernel are what the host needs to know of it.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tvm_core::ir::{BufferId, Var};
+use tvm_core::tir::Scope;
 use tvm_core::tir::analysis::DeviceKernel;
-use tvm_core::tir::{Intrinsic, PrimCallee, PrimExpr, Scope, Stmt, Visitor, walk_expr, walk_stmt};
 use tvm_runtime::DataType;
 
 use super::dialect::Dialect;
@@ -42,7 +41,7 @@ impl Unit {
     ) -> Result<Vec<DeviceParam>, CodegenError> {
         let mut f = Function::new(self, name);
         let (mut params, mut texts) = (Vec::new(), Vec::new());
-        let written = written(&kernel.body);
+        let written = kernel.written();
         for buffer in &kernel.buffers {
             let name = f.define_buffer(buffer);
             // Of two restricted pointers, NVIDIA's compilers take one load for two alternatives, and then from the cache of data
@@ -101,30 +100,6 @@ impl Unit {
         );
         Ok(params)
     }
-}
-
-/// The buffers that `body` may write: those that it stores to, and those of which it takes an address.
-fn written(body: &Stmt) -> BTreeSet<BufferId> {
-    struct Written(BTreeSet<BufferId>);
-    impl Visitor for Written {
-        fn visit_expr(&mut self, expr: &PrimExpr) {
-            if let PrimExpr::Call(call) = expr
-                && call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf)
-                && let Some(PrimExpr::BufferLoad(load)) = call.args.first()
-            {
-                self.0.insert(load.buffer.id);
-            }
-            walk_expr(self, expr);
-        }
-
-        fn visit_stmt(&mut self, stmt: &Stmt) {
-            self.0.extend(stmt.as_buffer_store().map(|it| it.buffer.id));
-            walk_stmt(self, stmt);
-        }
-    }
-    let mut written = Written(BTreeSet::new());
-    written.visit_stmt(body);
-    written.0
 }
 
 /// Blocks of so many threads that a multiprocessor is to run at least: 512 threads, for which it has 128 registers each. Without

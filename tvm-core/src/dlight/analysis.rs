@@ -49,6 +49,11 @@ pub(super) struct Axis {
     pub(super) extent: PrimExpr,
 }
 
+/// True if `var` occurs in an index of `load`.
+pub(super) fn indexed_by(load: &BufferLoad, var: &Var) -> bool {
+    load.indices.iter().any(|index| uses_var(index, var))
+}
+
 /// The number of iterations of the loops over `axes` together, if it is known.
 pub(super) fn iterations<'a>(axes: impl IntoIterator<Item = &'a Axis>) -> Option<i64> {
     axes.into_iter().try_fold(1i64, |count, axis| count.checked_mul(axis.extent.as_int()?))

@@ -17,6 +17,7 @@
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
+use super::analysis::indexed_by;
 use crate::arith::Analyzer;
 use crate::ir::{Attrs, Var};
 use crate::target::Machine;
@@ -108,7 +109,7 @@ impl<'a> Product<'a> {
             return None;
         };
         let column = store.indices.last()?.as_var()?;
-        let moves = |load: &BufferLoad| load.indices.iter().any(|index| uses_var(index, column));
+        let moves = |load: &BufferLoad| indexed_by(load, column);
         let operands = match (moves(a), moves(b)) {
             (false, true) => [a, b],
             (true, false) => [b, a],
@@ -140,7 +141,7 @@ impl<'a> Product<'a> {
 
     /// The number of rows for which the second operand is used, if it is a constant.
     fn rows(&self) -> Option<i64> {
-        let used = |var: &Var| self.operands[1].indices.iter().any(|index| uses_var(index, var));
+        let used = |var: &Var| indexed_by(self.operands[1], var);
         let rows = self.spatial().filter(|axis| !used(&axis.var));
         rows.into_iter().try_fold(1i64, |rows, axis| rows.checked_mul(axis.dom.extent.as_int()?))
     }
@@ -266,7 +267,7 @@ impl<'a> Product<'a> {
 
     /// Adds a block that sums the words of the first operand; the element that belongs to one of the result.
     fn excess(&self, groups: &PrimExpr, made: &mut Made, term: &PrimExpr) -> BufferLoad {
-        let used = |axis: &IterVar| self.operands[0].indices.iter().any(|index| uses_var(index, &axis.var));
+        let used = |axis: &IterVar| indexed_by(self.operands[0], &axis.var);
         let spatial: Vec<&IterVar> = self.spatial().filter(|axis| used(axis)).collect();
         let reduced = self.realize.block.iter_vars.iter().filter(|axis| axis.kind == IterKind::Reduce);
         let shape: Vec<PrimExpr> = spatial.iter().map(|axis| axis.dom.extent.clone()).collect();

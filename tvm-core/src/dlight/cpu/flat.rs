@@ -7,7 +7,7 @@
 use super::{SHARES_PER_CORE, parallel};
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::dlight::Rule;
-use crate::dlight::analysis::{BlockInfo, Stride, stride};
+use crate::dlight::analysis::{BlockInfo, Stride, indexed_by, stride};
 use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
@@ -104,8 +104,7 @@ fn row_of(info: &BlockInfo, column: usize, reader: &BlockInfo) -> Option<usize> 
         return None;
     }
     let row = row.as_var()?;
-    let (panels, others): (Vec<_>, Vec<_>) =
-        info.loads.iter().partition(|load| load.indices.iter().any(|index| uses_var(index, column)));
+    let (panels, others): (Vec<_>, Vec<_>) = info.loads.iter().partition(|load| indexed_by(load, column));
     let [panel] = panels[..] else { return None };
     let apart = panel.indices.iter().all(|index| !uses_var(index, row));
     if !apart || others.is_empty() || !is_contiguous(info, panel, column) {

@@ -7,7 +7,7 @@
 
 use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
-use crate::dlight::analysis::{Axis, BlockInfo, Stride, iterations, stride};
+use crate::dlight::analysis::{Axis, BlockInfo, Stride, indexed_by, iterations, stride};
 use crate::dlight::inline::{inline_epilogue, readers_in_bounds};
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
@@ -128,8 +128,7 @@ fn window(s: &Schedule, info: &BlockInfo) -> Option<Window> {
         return None;
     }
     // No axis along which operands are reused: that is a product.
-    let used =
-        |axis: &Axis| vectors.iter().any(|load| load.indices.iter().any(|index| uses_var(index, &axis.var)));
+    let used = |axis: &Axis| vectors.iter().any(|load| indexed_by(load, &axis.var));
     if !reduced(IterKind::Spatial).all(|axis| axis.extent.is_const(1) || used(axis)) {
         return None;
     }

@@ -43,7 +43,7 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
     }
     let mut fork = s.clone();
     if let Some(parts) = parts(&info, column, warp)
-        && in_parts(&mut fork, &info, column, parts, warp).is_ok()
+        && let Ok(true) = in_parts(&mut fork, &info, column, parts, warp)
     {
         *s = fork;
         return Ok(Some(format!(
@@ -111,28 +111,30 @@ fn parts(info: &BlockInfo, column: usize, warp: i64) -> Option<i64> {
     parts_of(terms, (BUSY / others.saturating_mul(columns).max(1)).min(terms / PART))
 }
 
-/// Reduces the parts of each column in one kernel, and their results in another one, with a thread for each column.
+/// Reduces the parts of each column in one kernel, and their results in another one, with a thread for each column. False if the
+/// loops are not those of such a reduction.
 fn in_parts(
     s: &mut Schedule,
     info: &BlockInfo,
     column: usize,
     parts: i64,
     warp: i64,
-) -> Result<(), ScheduleError> {
+) -> Result<bool, ScheduleError> {
     let block = s.block(&info.name)?;
     let loops = Loops::of(&s.get_loops(block)?, info, column);
     let terms = s.fuse_n(&loops.terms)?;
     let [part, _] = s.split(terms, [Some(parts), None])?;
     let of_parts = s.rfactor(part, 0)?;
     let mut others = s.get_loops(of_parts)?;
-    let Some(terms) = others.pop() else { return Ok(()) };
-    let (Some(part), column) = (others.pop(), others.remove(column)) else { return Ok(()) };
+    let (Some(terms), Some(part)) = (others.pop(), others.pop()) else { return Ok(false) };
+    let column = others.remove(column);
     divide(s, &[&[part], &others[..]].concat(), column, terms, (warp, true))?;
     let all = s.get_loops(block)?;
     let results = s.fuse_n(&all[..all.len() - 1])?;
     let [grid, thread] = s.split(results, [None, Some(warp * SIDE)])?;
     s.bind(grid, ThreadTag::BlockIdxX)?;
-    s.bind(thread, ThreadTag::ThreadIdxX)
+    s.bind(thread, ThreadTag::ThreadIdxX)?;
+    Ok(true)
 }
 
 /// The contiguous axis, of a reduction that has more terms than it has results for all threads of a GPU.

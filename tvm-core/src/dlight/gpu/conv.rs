@@ -26,11 +26,11 @@ use super::GpuRule;
 use super::matmul::{Product, tile};
 use super::parts::Parts;
 use super::results::{is_unit, leaf, map_of, only_reader, read_along};
-use crate::dlight::analysis::BlockInfo;
+use crate::dlight::analysis::{BlockInfo, indexed_by};
 use crate::dlight::inline::{operations, readers_in_bounds};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, Schedule, ScheduleError};
-use crate::tir::{Block, Buffer, BufferLoad, IndexMap, IterKind, IterVar, PrimExpr, uses_var};
+use crate::tir::{Block, Buffer, IndexMap, IterKind, IterVar, PrimExpr, uses_var};
 
 pub(super) const RULE: GpuRule = GpuRule {
     name: "conv",
@@ -95,10 +95,9 @@ impl Sides {
     fn of(info: &BlockInfo, block: &Block) -> Option<Sides> {
         let [a, b] = &info.loads[..] else { return None };
         let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
-        let uses = |load: &BufferLoad, axis: &IterVar| load.indices.iter().any(|it| uses_var(it, &axis.var));
         let (mut batch, mut of_a, mut of_b, mut terms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for axis in block.iter_vars.iter() {
-            let side = match (axis.kind, uses(a, axis), uses(b, axis)) {
+            let side = match (axis.kind, indexed_by(a, &axis.var), indexed_by(b, &axis.var)) {
                 // An axis of one value may occur anywhere.
                 (IterKind::Reduce, used, also) if used && also || is_unit(axis) => &mut terms,
                 (IterKind::Spatial, true, true) => &mut batch,

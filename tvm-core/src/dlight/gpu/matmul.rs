@@ -10,18 +10,20 @@
 //! In shared memory, neighbours along the side of a tile are neighbours, so that a thread reads four of them at once. An operand
 //! whose terms are neighbours in memory is turned as it is copied; its rows have four elements more than they need, so that those
 //! of a column are in different banks. Each half of what a thread has along a side is 64 elements from the other one, so that 16
-//! threads read 64 elements that follow each other. An element-wise block that reads the product (a bias, an
-//! activation, a residual) is computed where a thread writes its results (`results.rs`, which also makes all tiles whole).
+//! threads read 64 elements that follow each other.
+//!
+//! An element-wise block that reads the product (a bias, an activation, a residual) is computed where a thread writes its results
+//! (`results.rs`, which also makes all tiles whole).
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`.
 
 use super::parts::Parts;
 use super::results::Results;
 use super::{GpuRule, MULTIPROCESSORS};
-use crate::dlight::analysis::{Axis, BlockInfo, iterations};
+use crate::dlight::analysis::{BlockInfo, indexed_by, iterations};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::{Block, BufferLoad, IterKind, IterVar, Scope, ThreadTag, uses_var};
+use crate::tir::{Block, BufferLoad, IterKind, IterVar, Scope, ThreadTag};
 
 pub(super) const RULE: GpuRule = GpuRule {
     name: "matmul",
@@ -38,22 +40,22 @@ const STEPS: i64 = 4;
 /// Constant extents from which on tiles are worth their copies.
 const LEAST: i64 = 32;
 
-/// A tile of results: along each side, a thread has `parts` times `each` neighbours.
+/// A tile of results: along each side, a thread has `groups` times `each` neighbours.
 #[derive(Clone, Copy)]
 struct Tile {
-    parts: i64,
+    groups: i64,
     each: i64,
 }
 
 impl Tile {
     /// The tiles, largest first.
     const ALL: [Tile; 3] =
-        [Tile { parts: 2, each: 4 }, Tile { parts: 1, each: 4 }, Tile { parts: 1, each: 2 }];
+        [Tile { groups: 2, each: 4 }, Tile { groups: 1, each: 4 }, Tile { groups: 1, each: 2 }];
     /// For extents that are not known.
     const MIDDLE: Tile = Tile::ALL[1];
 
     fn side(self) -> i64 {
-        SIDE * self.parts * self.each
+        SIDE * self.groups * self.each
     }
 
     /// The largest tile of which there are enough for all multiprocessors.
@@ -100,7 +102,7 @@ pub(super) fn tile(
     let results = Results::of(s, info, &multiples)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
-    let own = [None, Some(tile.parts), Some(SIDE), Some(tile.each)];
+    let own = [None, Some(tile.groups), Some(SIDE), Some(tile.each)];
     let [io, iv, it, ii] = s.split(loops[product.row], own)?;
     let [jo, jv, jt, ji] = s.split(loops[product.column], own)?;
     let [ko, km, ki] = s.split(loops[product.term], [None, Some(TERMS / STEPS), Some(STEPS)])?;
@@ -136,14 +138,14 @@ pub(super) fn tile(
     own_tile(s, [y, x], own)?;
     let of_results = s.get_loops(out)?.split_off(outer);
     let [.., row, column] = of_results[..] else { return Ok(None) };
-    let [row_part, of_row, i] = s.split(row, [None, Some(SIDE), Some(tile.each)])?;
-    let [column_part, of_column, j] = s.split(column, [None, Some(SIDE), Some(tile.each)])?;
-    s.reorder([of_row, of_column, row_part, i, column_part, j])?;
-    own_tile(s, [of_row, of_column], &[row_part, i, column_part, j])?;
+    let [row_group, of_row, i] = s.split(row, [None, Some(SIDE), Some(tile.each)])?;
+    let [column_group, of_column, j] = s.split(column, [None, Some(SIDE), Some(tile.each)])?;
+    s.reorder([of_row, of_column, row_group, i, column_group, j])?;
+    own_tile(s, [of_row, of_column], &[row_group, i, column_group, j])?;
     own_tile(s, [it, jt], &[ki, iv, ii, jv, ji])?;
     results.inline_operands(s)?;
     let epilogue = if fused { ", with the block that reads it" } else { "" };
-    let own = tile.parts * tile.each;
+    let own = tile.groups * tile.each;
     Ok(Some(format!("tiles of {side}x{side}x{TERMS}, {own}x{own} in a thread{epilogue}")))
 }
 
@@ -220,11 +222,9 @@ impl Product {
         limits: &GpuLimits,
     ) -> Option<Product> {
         let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
-        let uses =
-            |load: &BufferLoad, axis: &Axis| load.indices.iter().any(|index| uses_var(index, &axis.var));
         let (mut batch, mut rows, mut columns, mut terms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, axis) in info.axes.iter().enumerate() {
-            match (axis.kind, uses(a, axis), uses(b, axis)) {
+            match (axis.kind, indexed_by(a, &axis.var), indexed_by(b, &axis.var)) {
                 (IterKind::Reduce, true, true) => terms.push(at),
                 (IterKind::Spatial, true, true) => batch.push(at),
                 (IterKind::Spatial, true, false) => rows.push(at),

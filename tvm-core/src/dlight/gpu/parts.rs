@@ -3,13 +3,12 @@
 //! Tiles of the results alone would be fewer blocks than a GPU has multiprocessors. The terms are divided into equal parts, whose
 //! products are several matrices; a second kernel, with a thread for each result, adds them in order.
 
-use std::sync::Arc;
-
+use super::results::names;
 use super::{MULTIPROCESSORS, conv, fallback};
-use crate::dlight::analysis::{Axis, BlockInfo, iterations};
+use crate::dlight::analysis::{Axis, BlockInfo, indexed_by, iterations};
 use crate::target::GpuLimits;
+use crate::tir::IterKind;
 use crate::tir::schedule::{Schedule, ScheduleError};
-use crate::tir::{IterKind, uses_var};
 
 /// Results of a tile along each side.
 const SIDE: i64 = 64;
@@ -31,8 +30,7 @@ impl Parts {
     /// The parts that make enough blocks; `None` if there are enough tiles, or too few terms.
     pub(super) fn of(info: &BlockInfo) -> Option<Parts> {
         let [a, b] = &info.loads[..] else { return None };
-        let used =
-            |axis: &Axis| [a, b].map(|load| load.indices.iter().any(|index| uses_var(index, &axis.var)));
+        let used = |axis: &Axis| [a, b].map(|load| indexed_by(load, &axis.var));
         let count = |kind: IterKind, by: [bool; 2]| {
             iterations(info.axes.iter().filter(|axis| axis.kind == kind && used(axis) == by))
         };
@@ -68,9 +66,4 @@ impl Parts {
         let Some(_) = (fallback::RULE.apply)(s, &info.name, limits)? else { return Ok(None) };
         Ok(Some(format!("{text}, {} parts of the terms", self.count)))
     }
-}
-
-/// The names of the blocks.
-fn names(s: &Schedule) -> Vec<Arc<str>> {
-    s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect()
 }

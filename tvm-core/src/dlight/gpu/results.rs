@@ -51,9 +51,6 @@ impl Results {
     }
 
     fn padded(s: &mut Schedule, info: &BlockInfo, tile: &[i64]) -> Result<Results, ScheduleError> {
-        let names = |s: &Schedule| -> Vec<Arc<str>> {
-            s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect()
-        };
         let before = names(s);
         let block = s.block(&info.name)?;
         s.pad_einsum(block, tile)?;
@@ -160,6 +157,11 @@ pub(super) fn only_reader(s: &Schedule, name: &str, buffer: &Buffer) -> Option<A
     let mut readers = blocks.filter(|it| *it.block.name != *name && is_read(&it.block, buffer));
     let (reader, None) = (readers.next()?, readers.next()) else { return None };
     Some(reader.clone())
+}
+
+/// The names of the leaf blocks.
+pub(super) fn names(s: &Schedule) -> Vec<Arc<str>> {
+    s.state().leaf_blocks().iter().map(|it| it.block.name.clone()).collect()
 }
 
 /// The leaf block of this name.

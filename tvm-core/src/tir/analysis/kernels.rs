@@ -5,7 +5,9 @@
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
+use super::Addresses;
 use crate::ir::{BufferId, Var, VarId};
+use crate::tir::derive_blocks::collect_stores;
 use crate::tir::{
     AllocBuffer, Buffer, For, ForKind, PrimExpr, PrimFunc, Scope, Stmt, ThreadTag, Visitor, walk_expr,
     walk_stmt,
@@ -74,6 +76,14 @@ impl DeviceKernel {
         kernel.vars = used.vars.into_values().collect();
         kernel.buffers = used.buffers.into_values().collect();
         Some(kernel)
+    }
+
+    /// The buffers that the kernel may write: those that it stores to, and those of which it takes an address.
+    pub fn written(&self) -> FxHashSet<BufferId> {
+        let mut addresses = Addresses::default();
+        addresses.visit_stmt(&self.body);
+        addresses.0.extend(collect_stores(&self.body).iter().map(|it| it.buffer.id));
+        addresses.0
     }
 
     /// All kernels of `func`, in program order.

@@ -1,6 +1,7 @@
 //! Analyses of tensor programs.
 
 mod access_region;
+mod addresses;
 mod conjuncts;
 mod cost;
 mod index_range;
@@ -15,6 +16,7 @@ mod weight;
 mod well_formed;
 
 pub use access_region::with_access_regions;
+pub(in crate::tir) use addresses::Addresses;
 pub(crate) use conjuncts::{add_predicate, holds_blocks, reads_memory, slack};
 pub use conjuncts::{conjunction, conjuncts};
 pub use cost::estimate_cost;

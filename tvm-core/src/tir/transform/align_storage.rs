@@ -18,10 +18,8 @@ use super::util::body_pass;
 use crate::arith::Analyzer;
 use crate::ir::{Attrs, BufferId};
 use crate::pass::Pass;
-use crate::tir::{
-    AllocBuffer, Block, Buffer, Intrinsic, Mutator, PrimCallee, PrimExpr, Stmt, Visitor, walk_block,
-    walk_expr,
-};
+use crate::tir::analysis::Addresses;
+use crate::tir::{AllocBuffer, Block, Buffer, Mutator, PrimExpr, Stmt, Visitor, walk_block};
 
 /// Annotation of a block: alignments of the buffers that it writes.
 pub const BUFFER_DIM_ALIGN: &str = "buffer_dim_align";
@@ -127,22 +125,6 @@ pub(super) fn without_alignments(stmt: &Stmt) -> Option<Stmt> {
         }
     }
     Remove.mutate_stmt(stmt)
-}
-
-/// The buffers whose address is taken.
-#[derive(Default)]
-pub(super) struct Addresses(pub(super) FxHashSet<BufferId>);
-
-impl Visitor for Addresses {
-    fn visit_expr(&mut self, expr: &PrimExpr) {
-        if let PrimExpr::Call(call) = expr
-            && call.callee == PrimCallee::Intrinsic(Intrinsic::AddressOf)
-            && let Some(PrimExpr::BufferLoad(load)) = call.args.first()
-        {
-            self.0.insert(load.buffer.id);
-        }
-        walk_expr(self, expr);
-    }
 }
 
 struct Align {

@@ -17,15 +17,14 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
-use super::util::{body_pass, is_no_value};
+use super::util::{body_pass, is_no_value, with_parts};
 use crate::arith::Memo;
 use crate::ir::{BufferId, Var, VarId};
 use crate::pass::Pass;
 use crate::support::with_stack;
 use crate::tir::analysis::{WORTH_A_NAME, own_weight};
 use crate::tir::{
-    AssertStmt, BinaryOp, Bind, BufferStore, Evaluate, IntImm, Intrinsic, Let, Mutator, PrimCallee, PrimExpr,
-    Stmt,
+    AssertStmt, BinaryOp, Bind, Evaluate, IntImm, Intrinsic, Let, Mutator, PrimCallee, PrimExpr, Stmt,
 };
 
 /// Computes equal expressions of consecutive statements once.
@@ -177,16 +176,7 @@ impl Run {
                 let indices = self.mutate_exprs(&it.indices);
                 let predicate = it.predicate.as_ref().and_then(|it| self.mutate_expr(it));
                 let value = self.mutate_expr(&it.value);
-                if indices.is_none() && predicate.is_none() && value.is_none() {
-                    return None;
-                }
-                let store = BufferStore {
-                    indices: indices.unwrap_or_else(|| it.indices.clone()),
-                    predicate: predicate.or_else(|| it.predicate.clone()),
-                    value: value.unwrap_or_else(|| it.value.clone()),
-                    ..(**it).clone()
-                };
-                Some(store.into())
+                with_parts(it, indices, value, predicate).map(Stmt::from)
             }
             Stmt::Bind(it) => {
                 let value = self.mutate_expr(&it.value)?;

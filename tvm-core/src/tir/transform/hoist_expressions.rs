@@ -12,15 +12,15 @@
 //! Requires: flat buffers, no vectorized and unrolled loops.
 
 use super::context::reads;
-use super::util::{Inside, body_pass, is_no_value, rewrite_loops};
+use super::util::{Inside, body_pass, is_no_value, rewrite_loops, with_parts};
 use crate::arith::Memo;
 use crate::ir::Var;
 use crate::pass::Pass;
 use crate::support::with_stack;
 use crate::tir::analysis::{WORTH_A_NAME, own_weight};
 use crate::tir::{
-    AssertStmt, BinaryOp, Bind, BufferStore, For, ForKind, IfThenElse, Intrinsic, Let, Mutator, PrimCallee,
-    PrimExpr, Stmt, Visitor, walk_expr,
+    AssertStmt, BinaryOp, Bind, For, ForKind, IfThenElse, Intrinsic, Let, Mutator, PrimCallee, PrimExpr,
+    Stmt, Visitor, walk_expr,
 };
 
 /// Computes before a loop what is the same in all its iterations.
@@ -87,13 +87,7 @@ impl Hoist {
                 let indices = self.mutate_exprs(&it.indices);
                 let predicate = it.predicate.as_ref().and_then(|it| self.mutate_expr(it));
                 let value = self.mutate_expr(&it.value);
-                let store = BufferStore {
-                    indices: indices.unwrap_or_else(|| it.indices.clone()),
-                    predicate: predicate.or_else(|| it.predicate.clone()),
-                    value: value.unwrap_or_else(|| it.value.clone()),
-                    ..(**it).clone()
-                };
-                Some(store.into())
+                with_parts(it, indices, value, predicate).map(Stmt::from)
             }
             Stmt::Bind(it) => {
                 if self.moves(&it.value) {

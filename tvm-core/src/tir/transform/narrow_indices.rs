@@ -18,14 +18,13 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::context::{analyzer_for, conjuncts, enter_loop, is_lasting};
-use super::util::body_pass;
+use super::util::{body_pass, with_cases};
 use crate::arith::{Analyzer, ConstIntBound};
 use crate::ir::{Var, VarId};
 use crate::pass::Pass;
 use crate::support::with_stack;
 use crate::tir::{
-    Binary, BinaryOp, Bind, BufferStore, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, Ramp, Stmt,
-    binary,
+    Binary, BinaryOp, Bind, BufferStore, Intrinsic, Mutator, PrimCallee, PrimExpr, Ramp, Stmt, binary,
 };
 
 /// Computes vectors of indices in 32 bits where they fit.
@@ -290,20 +289,8 @@ impl Mutator for NarrowIndices {
                 let condition = self.mutate_expr(&node.condition);
                 let then_case = self.under(&node.condition, &node.then_case);
                 let other = !node.condition.clone();
-                let else_case = node.else_case.as_ref().map(|stmt| (stmt, self.under(&other, stmt)));
-                if condition.is_none()
-                    && then_case.is_none()
-                    && else_case.as_ref().is_none_or(|(_, new)| new.is_none())
-                {
-                    return None;
-                }
-                let new = IfThenElse {
-                    condition: condition.unwrap_or_else(|| node.condition.clone()),
-                    then_case: then_case.unwrap_or_else(|| node.then_case.clone()),
-                    else_case: else_case.map(|(old, new)| new.unwrap_or_else(|| old.clone())),
-                    span: node.span.clone(),
-                };
-                Some(new.into())
+                let else_case = node.else_case.as_ref().and_then(|stmt| self.under(&other, stmt));
+                with_cases(node, condition, then_case, else_case).map(Stmt::from)
             }
             Stmt::Bind(node) if node.var.dtype().is_integer() => {
                 self.analyzer.bind_bound(&node.var, self.analyzer.const_int_bound(&node.value));

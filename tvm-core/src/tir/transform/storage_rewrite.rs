@@ -19,13 +19,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::align_storage::Addresses;
 use super::context::{analyzer_for, enter_loop, reads};
 use super::util::body_pass;
 use crate::arith::{Analyzer, IterMapLevel, detect_iter_map};
 use crate::ir::{BufferId, Var};
 use crate::pass::Pass;
-use crate::tir::analysis::same_indices;
+use crate::tir::analysis::{Addresses, same_indices};
 use crate::tir::{
     AllocBuffer, Buffer, BufferStore, For, ForKind, Mutator, PrimExpr, Range, Scope, Stmt, Substitute,
     Visitor, any_expr, uses_var, walk_expr, walk_stmt,

@@ -9,8 +9,9 @@ use crate::arith::Analyzer;
 use crate::ir::{BufferId, IrError, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::{
-    Bind, Block, Buffer, BufferNode, Effect, For, ForKind, Intrinsic, Mutator, Param, PrimCall, PrimCallee,
-    PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_block, walk_expr, walk_stmt,
+    Bind, Block, Buffer, BufferNode, BufferStore, Effect, For, ForKind, IfThenElse, Intrinsic, Mutator,
+    Param, PrimCall, PrimCallee, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, walk_block, walk_expr,
+    walk_stmt,
 };
 
 /// A pass that rewrites bodies; `rewrite` returns `None` for "unchanged".
@@ -20,6 +21,38 @@ pub(super) fn body_pass(
 ) -> Pass {
     prim_func_pass(name, move |func, _, _| -> Result<_, IrError> {
         Ok(rewrite(func).map(|body| PrimFunc { body, ..func.clone() }))
+    })
+}
+
+/// `node` with the parts that are `Some`; `None` if none is.
+pub(super) fn with_cases(
+    node: &IfThenElse,
+    condition: Option<PrimExpr>,
+    then_case: Option<Stmt>,
+    else_case: Option<Stmt>,
+) -> Option<IfThenElse> {
+    let changed = condition.is_some() || then_case.is_some() || else_case.is_some();
+    changed.then(|| IfThenElse {
+        condition: condition.unwrap_or_else(|| node.condition.clone()),
+        then_case: then_case.unwrap_or_else(|| node.then_case.clone()),
+        else_case: else_case.or_else(|| node.else_case.clone()),
+        span: node.span.clone(),
+    })
+}
+
+/// `node` with the parts that are `Some`; `None` if none is.
+pub(super) fn with_parts(
+    node: &BufferStore,
+    indices: Option<Arc<[PrimExpr]>>,
+    value: Option<PrimExpr>,
+    predicate: Option<PrimExpr>,
+) -> Option<BufferStore> {
+    let changed = indices.is_some() || value.is_some() || predicate.is_some();
+    changed.then(|| BufferStore {
+        indices: indices.unwrap_or_else(|| node.indices.clone()),
+        value: value.unwrap_or_else(|| node.value.clone()),
+        predicate: predicate.or_else(|| node.predicate.clone()),
+        ..node.clone()
     })
 }
 

@@ -127,7 +127,8 @@ impl<'a> Scratch<'a> {
         if kept.as_ref().is_none_or(|it| it.len < len) {
             // The memory before may be the last that the device has.
             *kept = None;
-            *kept = Some(RawMemory::alloc(gpu.device, len.next_power_of_two())?);
+            let more = RawMemory::alloc(gpu.device, len.next_power_of_two());
+            *kept = Some(more.or_else(|_| RawMemory::alloc(gpu.device, len))?);
         }
         Ok(Scratch { kept, own: None })
     }

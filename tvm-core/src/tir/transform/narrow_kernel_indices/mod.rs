@@ -33,14 +33,15 @@ use tvm_runtime::DataType;
 
 use super::context::{analyzer_for, conjuncts, enter_loop, enter_threads, is_lasting};
 use super::split_host_device::{at_most, with_body};
+use super::util::{with_cases, with_parts};
 use crate::arith::{Analyzer, ConstIntBound, same};
 use crate::ir::{Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{GpuArch, GpuLimits};
 use crate::tir::analysis::DeviceKernel;
 use crate::tir::{
-    Bind, BufferStore, DeclBuffer, For, ForKind, IfThenElse, Intrinsic, Mutator, Param, PrimCallee, PrimExpr,
-    PrimFunc, Stmt, ThreadTag, Visitor,
+    Bind, DeclBuffer, For, ForKind, IfThenElse, Intrinsic, Mutator, Param, PrimCallee, PrimExpr, PrimFunc,
+    Stmt, ThreadTag, Visitor,
 };
 
 /// The largest `i32`.
@@ -163,15 +164,7 @@ impl Narrow {
                 self.asserted.truncate(before);
                 let else_case = node.else_case.as_ref().and_then(|it| self.mutate_stmt(it));
                 self.asserted.truncate(before);
-                if then_case.is_none() && else_case.is_none() {
-                    return None;
-                }
-                let new = IfThenElse {
-                    then_case: then_case.unwrap_or_else(|| node.then_case.clone()),
-                    else_case: else_case.or_else(|| node.else_case.clone()),
-                    ..(**node).clone()
-                };
-                Some(new.into())
+                with_cases(node, None, then_case, else_case).map(Stmt::from)
             }
             Stmt::Bind(node) => {
                 self.bind_bounds(&node.var, &node.value);
@@ -334,20 +327,8 @@ impl Narrow {
                 let condition = self.mutate_expr(&node.condition);
                 let then_case = self.under_stmt(&node.condition, &node.then_case);
                 let other = !node.condition.clone();
-                let else_case = node.else_case.as_ref().map(|it| (it, self.under_stmt(&other, it)));
-                if condition.is_none()
-                    && then_case.is_none()
-                    && else_case.as_ref().is_none_or(|(_, new)| new.is_none())
-                {
-                    return None;
-                }
-                let new = IfThenElse {
-                    condition: condition.unwrap_or_else(|| node.condition.clone()),
-                    then_case: then_case.unwrap_or_else(|| node.then_case.clone()),
-                    else_case: else_case.map(|(old, new)| new.unwrap_or_else(|| old.clone())),
-                    span: node.span.clone(),
-                };
-                Some(new.folded())
+                let else_case = node.else_case.as_ref().and_then(|it| self.under_stmt(&other, it));
+                with_cases(node, condition, then_case, else_case).map(IfThenElse::folded)
             }
             Stmt::Bind(node) => {
                 self.bind_bounds(&node.var, &node.value);
@@ -365,16 +346,7 @@ impl Narrow {
                 };
                 let value = self.mutate_expr(&node.value);
                 let predicate = node.predicate.as_ref().and_then(|it| self.mutate_expr(it));
-                if indices.is_none() && value.is_none() && predicate.is_none() {
-                    return None;
-                }
-                let new = BufferStore {
-                    indices: indices.unwrap_or_else(|| node.indices.clone()),
-                    value: value.unwrap_or_else(|| node.value.clone()),
-                    predicate: predicate.or_else(|| node.predicate.clone()),
-                    ..(**node).clone()
-                };
-                Some(new.into())
+                with_parts(node, indices, value, predicate).map(Stmt::from)
             }
             _ => self.walk_stmt(stmt),
         }
