@@ -7,7 +7,7 @@ use crate::ir::Var;
 use crate::tir::analysis::estimate_cost;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee,
+    BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee,
     PrimExpr, any_expr, for_each_load, uses_var,
 };
 
@@ -162,6 +162,26 @@ impl BlockInfo {
     /// The number of iterations, if it is a constant.
     pub(super) fn iterations(&self) -> Option<i64> {
         iterations(&self.axes)
+    }
+
+    /// The facts with views of the buffers that have no last dimensions of extent 1.
+    pub(super) fn without_last_ones(self) -> BlockInfo {
+        let view = |buffer: &Buffer, indices: &[PrimExpr]| {
+            let len = buffer.shape.iter().rposition(|extent| !extent.is_const(1)).map_or(0, |last| last + 1);
+            let shape = buffer.shape[..len].into();
+            (buffer.renew(|it| it.shape = shape), indices[..len].into())
+        };
+        let store = self.store.map(|store| {
+            let (buffer, indices) = view(&store.buffer, &store.indices);
+            BufferStore { buffer, indices, ..store }
+        });
+        let loads = self.loads.iter().map(|load| {
+            let (buffer, indices) = view(&load.buffer, &load.indices);
+            let mut load = (**load).clone();
+            (load.buffer, load.indices) = (buffer, indices);
+            Arc::new(load)
+        });
+        BlockInfo { loads: loads.collect(), store, ..self }
     }
 
     /// The axis along which the store moves to the next element, as an index of `axes`.

@@ -17,9 +17,9 @@ pub(super) const AGAIN: usize = 8;
 const LARGEST: usize = 512;
 
 /// Inlines every element-wise block all of whose readers are element-wise. The accesses of the buffer that goes must be
-/// provably in bounds: else the program is to report the buffer.
-pub(super) fn inline(s: &mut Schedule) {
-    let mut refused = Vec::new();
+/// provably in bounds: else the program is to report the buffer. The blocks `kept` stay: the rule for their reader places them.
+pub(super) fn inline(s: &mut Schedule, kept: &[&str]) {
+    let mut refused: Vec<Arc<str>> = kept.iter().map(|&name| name.into()).collect();
     loop {
         let blocks = s.state().leaf_blocks();
         let Some(next) = blocks.iter().find(|it| !refused.contains(&it.block.name) && may_go(it, blocks))

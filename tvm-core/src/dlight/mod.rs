@@ -30,6 +30,7 @@ use crate::target::{GpuArch, Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
 use crate::tir::transform::with_own_dims;
 use crate::tir::{BlockRealize, ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
+use crate::topi;
 
 use analysis::{AtMost, BlockInfo};
 pub use gpu::schedule_for_gpu;
@@ -109,11 +110,11 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 /// `func` scheduled by the rules, for a dimension in some range.
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
-    inline::inline(&mut s);
+    inline::inline(&mut s, &topi::ATTENTION_PADDED);
     groups::divide(&mut s);
     if let Some((func, products)) = narrow::prepared(s.func(), machine) {
         let mut fork = Schedule::new(func).ok()?;
-        inline::inline(&mut fork);
+        inline::inline(&mut fork, &topi::ATTENTION_PADDED);
         let applied = apply_rules(&mut fork, machine, at_most);
         let gains = |name: &Arc<str>| {
             let rule = applied.iter().find(|it| it.block == *name).map(|it| it.rule);
@@ -131,7 +132,10 @@ fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Opti
 /// Schedules the blocks of `s`, those last whose rules may inline them elsewhere.
 fn apply_rules(s: &mut Schedule, machine: &Machine, at_most: Option<&AtMost>) -> Vec<Applied> {
     let mut applied = Vec::new();
-    let is_copy = |it: &&Arc<BlockRealize>| it.block.annotations.bool(narrow::COPY) == Some(true);
+    let is_copy = |it: &&Arc<BlockRealize>| {
+        it.block.annotations.bool(narrow::COPY) == Some(true)
+            || topi::ATTENTION_PADDED.contains(&&*it.block.name)
+    };
     let (copies, others): (Vec<_>, Vec<_>) = s.state().leaf_blocks().iter().partition(is_copy);
     let names: Vec<Arc<str>> = others.iter().chain(&copies).map(|it| it.block.name.clone()).collect();
     for name in names {

@@ -310,7 +310,7 @@ fn each_rule_takes_its_programs() {
     let rows = PrimExpr::from(Var::index("m"));
     let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 27] = [
+    let cases: [(PrimFunc, &[Row]); 28] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -361,11 +361,15 @@ fn each_rule_takes_its_programs() {
         ),
         (
             attention([1, 2, 300, 64].map(symbolic)),
-            &[("attention_scores", "attention", "32 rows at a time, tile 8x32")],
+            &[
+                ("attention_scores", "attention", "8 rows at a time, tile 8x32"),
+                ("attention_bias", "spatial", "1 axes as one vector loop"),
+            ],
         ),
         (named_as_attention(), &[("attention_scores", "spatial", "1 axes as one vector loop")]),
         (chain(&[30, 50], [0, 1]), &[("y", "spatial", "2 axes as one vector loop")]),
         (chain(&[300, 500], [1, 0]), &[("y", "spatial", "tiles of 16x16")]),
+        (transpose(&[2, 300, 500, 1], &[0, 2, 1, 3]), &[("transpose", "spatial", "tiles of 16x16")]),
         (plain_product([64, 96, 80], false), &[("c", "contraction", "tile 8x32, packed")]),
         (plain_product([64, 96, 80], true), &[("sum", "contraction", "tile 8x32, packed")]),
         (butterflies(8, false), &[("y", "choice", "2 copies")]),

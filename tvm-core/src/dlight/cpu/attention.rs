@@ -13,6 +13,7 @@ use crate::target::Machine;
 use crate::tir::Scope;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::REDUCTION_LANES;
+use crate::topi;
 
 pub(super) const RULE: Rule = Rule {
     name: "attention",
@@ -46,12 +47,20 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if queries.is_some_and(|queries| queries < TRANSPOSED_ROWS) {
         return Ok(None);
     }
-    let tile = rows_of(queries, most);
+    // Where extents were rounded up, tiles and vectors have no remainder.
+    let [padded_queries, padded_keys, padded_bias] = topi::ATTENTION_PADDED.map(|name| s.block(name).ok());
+    let padded_rows = padded_queries.is_some().then_some(topi::ATTENTION_ROWS);
+    let tile = match padded_rows {
+        Some(rows) if most < rows => rows / 2,
+        Some(rows) => rows,
+        None => rows_of(queries, most),
+    };
     // Scores and exponentials of a tile take half of the second-level cache.
     let bytes = 2 * store.buffer.dtype.bytes() as i64;
     let bytes = bytes.saturating_mul(terms.extent.as_int().unwrap_or(ROWS).max(1));
     let fitting = (machine.l2_bytes as i64 / 2 / bytes).clamp(tile, ROWS.max(tile));
-    let rows = fitting / tile * tile;
+    let rows = padded_rows.unwrap_or(fitting / tile * tile);
+    let columns = 2 * lanes;
 
     let mut blocks = Vec::new();
     for name in BLOCKS {
@@ -66,43 +75,66 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let loops = s.get_loops(result)?;
     let [heads @ .., row, column] = &loops[..] else { return Ok(None) };
     let [tiles, _] = s.split(*row, [None, Some(rows)])?;
-    vectors(s, *column, channels, lanes)?;
+    vectors(s, *column, channels, PIECE * lanes)?;
     for block in [product_write, product, sum, exp, largest, scores_write, scores] {
         s.compute_at(block, tiles)?;
+    }
+    if let Some(block) = padded_queries {
+        s.compute_at(block, tiles)?;
+        if let (Some(&depth), Some(axis)) = (s.get_loops(block)?.last(), info.axes.last()) {
+            vectors(s, depth, axis, PIECE * lanes)?;
+        }
+    }
+    // A bias without rows is copied once.
+    if let Some(block) = padded_bias
+        && let Some(BlockInfo { store: Some(bias), .. }) = BlockInfo::of(s, topi::ATTENTION_PADDED[2])
+        && let [.., rows, _] = &bias.buffer.shape[..]
+        && !rows.is_const(1)
+    {
+        s.compute_at(block, tiles)?;
+        if let Some(&of_bias) = s.get_loops(block)?.last() {
+            vectors(s, of_bias, terms, columns)?;
+        }
     }
     for block in [largest, sum] {
         if let Some(&terms) = s.get_loops(block)?.last() {
             s.annotate(terms, REDUCTION_LANES, true)?;
         }
     }
-    if let Some(&columns) = s.get_loops(exp)?.last() {
-        vectors(s, columns, terms, lanes)?;
+    if let Some(&of_exp) = s.get_loops(exp)?.last() {
+        vectors(s, of_exp, terms, if padded_keys.is_some() { columns } else { PIECE * lanes })?;
     }
     for (block, write) in [(scores, scores_write), (product, product_write)] {
-        in_registers(s, block, write, [tile, 2 * lanes])?;
+        in_registers(s, block, write, [tile, columns])?;
     }
     let leaf = s.state().leaf_blocks().iter().find(|it| &*it.block.name == BLOCKS[0]);
     let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
     let Some(at) = at else { return Ok(None) };
     let turned = s.cache_read(scores, at, Scope::Global)?;
-    let blocked = terms.extent.as_int().is_some_and(|it| it % (2 * lanes) == 0).then_some(2 * lanes);
-    pack(s, turned, &Packed { buffer: keys, transposed: true, blocked }, lanes)?;
+    let whole = match terms.extent.as_int() {
+        Some(terms) => terms % columns == 0,
+        None => padded_keys.is_some() && topi::ATTENTION_COLUMNS % columns == 0,
+    };
+    pack(s, turned, &Packed { buffer: keys, transposed: true, blocked: whole.then_some(columns) }, lanes)?;
+    if let Some(block) = padded_keys {
+        s.compute_inline(block)?;
+    }
     let turning = s.get_loops(turned)?;
     parallel(s, info, &turning[..heads.len()])?;
     // Tiles that may have a remainder are not fused, so that lowering can divide them from it, if the heads are enough for all
     // cores.
     let of_heads = info.axes[..heads.len()].iter().filter_map(|axis| axis.extent.as_int()).product::<i64>();
-    let exact = queries.is_some_and(|queries| queries % rows == 0);
+    let exact = queries.is_some_and(|queries| queries % rows == 0) || padded_rows.is_some();
     let enough = of_heads >= SHARES_PER_CORE * i64::from(machine.cores);
     let taken = if exact || !enough { [heads, &[tiles]].concat() } else { heads.to_vec() };
     parallel(s, info, &taken)?;
-    Ok(Some(format!("{rows} rows at a time, tile {tile}x{}", 2 * lanes)))
+    Ok(Some(format!("{rows} rows at a time, tile {tile}x{columns}")))
 }
 
-/// Makes vectors of `lanes` elements of a loop over the columns of a block, which run along `axis`.
-fn vectors(s: &mut Schedule, columns: LoopRV, axis: &Axis, lanes: i64) -> Result<(), ScheduleError> {
+/// Makes vectors of a loop over the columns of a block, which run along `axis`: of all columns, or of `piece` of a symbolic number.
+fn vectors(s: &mut Schedule, columns: LoopRV, axis: &Axis, piece: i64) -> Result<(), ScheduleError> {
     let constant = axis.extent.as_int().is_some();
-    let inner = if constant { columns } else { s.split(columns, [None, Some(PIECE * lanes)])?[1] };
+    let inner = if constant { columns } else { s.split(columns, [None, Some(piece)])?[1] };
     s.vectorize(inner)
 }
 

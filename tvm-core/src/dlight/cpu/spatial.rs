@@ -37,6 +37,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if info.axes.iter().any(|axis| axis.kind != IterKind::Spatial) {
         return Ok(None);
     }
+    let whole = without_last_ones(s, info)?;
+    let info = whole.as_ref().unwrap_or(info);
     let divided = divided(s, info)?;
     let info = divided.as_ref().unwrap_or(info);
     let block = s.block(&info.name)?;
@@ -85,6 +87,19 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     s.vectorize(vector)?;
     Ok(Some(format!("{len} axes as one vector loop")))
+}
+
+/// The block without axes of extent 1 at its end, and its accesses without the last dimensions of this extent: where elements lie next
+/// to each other is the same without them.
+fn without_last_ones(s: &mut Schedule, info: &BlockInfo) -> Result<Option<BlockInfo>, ScheduleError> {
+    let ones = info.axes.iter().rev().take_while(|axis| axis.extent.is_const(1)).count();
+    if ones == 0 || ones == info.axes.len() {
+        return Ok(None);
+    }
+    let block = s.block(&info.name)?;
+    let loops = s.get_loops(block)?;
+    s.fuse_n(&loops[info.axes.len() - ones - 1..])?;
+    Ok(BlockInfo::of(s, &info.name).map(BlockInfo::without_last_ones))
 }
 
 /// The block with an axis divided in two, if an operand has the axis in blocks that are contiguous, as the channels of an

@@ -62,7 +62,7 @@ pub fn schedule_for_gpu(func: &PrimFunc, limits: &GpuLimits) -> Option<(PrimFunc
     let func = normal.as_ref().unwrap_or(func);
     let own_dims = with_own_dims(func);
     let mut s = Schedule::new(own_dims.as_ref().unwrap_or(func).clone()).ok()?;
-    inline::inline(&mut s);
+    inline::inline(&mut s, &[]);
     let mut applied = Vec::new();
     for rules in [FIRST, RULES] {
         for name in outer_blocks(&s) {

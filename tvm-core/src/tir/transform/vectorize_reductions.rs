@@ -2,8 +2,9 @@
 //!
 //! A schedule annotates the innermost reduction loop with [`REDUCTION_LANES`]. The loop `for k in 0..n { c = c + f(k) }`
 //! becomes four vectors of sums that run over `k`, which are added to one another in halves, down to one sum
-//! ([`Intrinsic::ReduceAdd`]), which is added to `c`; the last terms, fewer than four vectors, are added to `c` one by one. So
-//! the order of the terms changes, as a declared reduction allows.
+//! ([`Intrinsic::ReduceAdd`]), which is added to `c`. Of the last terms, fewer than four vectors, those of whole vectors are added in
+//! the same way in one vector of sums, and the others to `c` one by one. So the order of the terms changes, as a declared reduction
+//! allows.
 //!
 //! TVM counterpart: none; `rfactor` in a schedule comes near.
 
@@ -14,6 +15,7 @@ use super::context::reads;
 use super::convert_ssa::convert;
 use super::inject_prefetch::{PREFETCH, PREFETCH_L2};
 use super::util::DeepSubstitute;
+use crate::arith::Analyzer;
 use crate::ir::{AttrValue, Attrs};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::Machine;
@@ -53,7 +55,9 @@ impl Mutator for VectorizeReductions<'_> {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         let walked = self.walk_stmt(stmt);
         match walked.as_ref().unwrap_or(stmt) {
-            Stmt::For(node) if node.annotations.get(REDUCTION_LANES).is_some() => self.lanes(node).or(walked),
+            Stmt::For(node) if node.annotations.get(REDUCTION_LANES).is_some() => {
+                self.lanes(node, VECTORS).or(walked)
+            }
             _ => walked,
         }
     }
@@ -102,15 +106,21 @@ impl Update<'_> {
 }
 
 impl VectorizeReductions<'_> {
-    /// `node` with its terms in lanes; `None` if its body is no update of one element, or it has too few iterations.
-    fn lanes(&self, node: &For) -> Option<Stmt> {
+    /// `node` with its terms in the lanes of at most `most` vectors; `None` if its body is no update of one element, or it has too
+    /// few iterations.
+    fn lanes(&self, node: &For, most: i64) -> Option<Stmt> {
         let update = update(node)?;
         let (var, target) = (&node.loop_var, update.target);
         let index = |value: i64| PrimExpr::int(value, var.dtype());
         let vector = i64::from(self.machine.lanes(target.buffer.dtype));
         let count = match node.extent.as_int() {
-            Some(extent) => (extent / vector).min(VECTORS) * vector,
-            None => VECTORS * vector,
+            Some(extent) => (extent / vector).min(most) * vector,
+            None => {
+                let terms = Analyzer::of_indices([&node.extent]).modular_set(&node.extent);
+                let mut counts = (0..=most.ilog2()).map(|halved| (most >> halved) * vector);
+                // Of a multiple of so many terms, none is left over.
+                counts.find(|&count| terms.is_multiple_of(count)).unwrap_or(most * vector)
+            }
         };
         if vector < 2 || count == 0 || reads(&node.min) || reads(&node.extent) {
             return None;
@@ -162,9 +172,12 @@ impl VectorizeReductions<'_> {
         let value = binary(update.op(), old, sum);
         stmts.push(BufferStore { value, ..target.clone() }.into());
         let done = whole * count;
-        let rest = For { min: &node.min + &done, extent: &node.extent - &done, ..node.clone() };
+        let left = Analyzer::of_indices([&node.extent]).simplify(&(&node.extent - &done));
+        let rest = For { min: &node.min + &done, extent: left, ..node.clone() };
+        let rest =
+            if count > vector { self.lanes(&rest, 1).unwrap_or_else(|| rest.into()) } else { rest.into() };
         let enough = node.extent.clone().greater_equal(count);
-        Some(Stmt::seq([Stmt::if_then_else(enough, Stmt::seq(stmts), None), rest.into()]))
+        Some(Stmt::seq([Stmt::if_then_else(enough, Stmt::seq(stmts), None), rest]))
     }
 }
 
