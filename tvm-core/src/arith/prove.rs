@@ -151,54 +151,69 @@ impl Analyzer {
 
     /// Replaces an atom with the end of its range for which the sum is smallest.
     fn proves_by_range(&self, sum: &LinearSum, depth: u32, budget: &mut u32) -> bool {
-        let mut tried: Vec<Key> = Vec::new();
+        let mut atoms: Vec<Key> = Vec::new();
         for (monomial, _) in sum.terms() {
             for atom in monomial.atoms() {
                 let key = Key(atom.clone());
-                if tried.contains(&key) {
-                    continue;
+                if !atoms.contains(&key) {
+                    atoms.push(key);
                 }
-                tried.push(key);
-                let (low, high) = self.symbolic_bounds(atom);
-                let Some((slope, rest)) = sum.split_at(atom) else { continue };
-                if let Some(worst) = self.worst_quotient(atom, &slope, &rest)
-                    && self.proves_nonneg(&worst, depth - 1, budget)
-                {
+            }
+        }
+        // Quotients first: the sum that replaces one often is a known condition.
+        for Key(atom) in &atoms {
+            if let Some((slope, rest)) = sum.split_at(atom)
+                && let Some(worst) = self.worst_quotient(atom, &slope, &rest)
+                && self.proves_nonneg(&worst, depth - 1, budget)
+            {
+                return true;
+            }
+        }
+        for Key(atom) in &atoms {
+            let (low, high) = self.symbolic_bounds(atom);
+            if low.is_none() && high.is_none() {
+                continue;
+            }
+            let Some((slope, rest)) = sum.split_at(atom) else { continue };
+            let sign = sum_bound(self, &slope);
+            let end = if sign.min >= 0 || low.is_some() && self.proves_nonneg(&slope, depth - 1, budget) {
+                low
+            } else if sign.max <= 0
+                || high.is_some() && self.proves_nonneg(&slope.negated(), depth - 1, budget)
+            {
+                high
+            } else {
+                continue;
+            };
+            for end in end.iter().flatten() {
+                let mut worst = rest.clone();
+                worst.add(&slope.product(&self.exact_sum(end, Products::Expand)), 1);
+                if self.proves_nonneg(&worst, depth - 1, budget) {
                     return true;
-                }
-                if low.is_none() && high.is_none() {
-                    continue;
-                }
-                let sign = sum_bound(self, &slope);
-                let end = if sign.min >= 0 || low.is_some() && self.proves_nonneg(&slope, depth - 1, budget) {
-                    low
-                } else if sign.max <= 0
-                    || high.is_some() && self.proves_nonneg(&slope.negated(), depth - 1, budget)
-                {
-                    high
-                } else {
-                    continue;
-                };
-                for end in end.iter().flatten() {
-                    let mut worst = rest.clone();
-                    worst.add(&slope.product(&self.exact_sum(end, Products::Expand)), 1);
-                    if self.proves_nonneg(&worst, depth - 1, budget) {
-                        return true;
-                    }
                 }
             }
         }
         false
     }
 
-    /// A lower bound of `slope * atom + rest`, where `atom` is `f // n`, and `n` is positive and divides `slope`.
-    /// It holds because `f // n * n` is at most `f` and at least `f - n + 1`.
+    /// A sum that is not negative only if `slope * atom + rest` is not, where `atom` is `f // n` and `n` is positive. If `n` divides
+    /// `slope`, it is a lower bound: `f // n * n` is at most `f` and at least `f - n + 1`. A slope of 1 or -1 needs no such loss:
+    /// `f // n + rest >= 0` where `f + n rest >= 0`, and `rest - f // n >= 0` where `n rest + n - 1 - f >= 0`.
     fn worst_quotient(&self, atom: &PrimExpr, slope: &LinearSum, rest: &LinearSum) -> Option<LinearSum> {
         let PrimExpr::Binary(it) = atom else { return None };
         if it.op != BinaryOp::FloorDiv || !self.proves_positive(&it.b, &it.a) {
             return None;
         }
         let by = self.exact_sum(&it.b, Products::Expand);
+        if let Some(sign @ (1 | -1)) = slope.as_constant() {
+            let mut scaled = rest.product(&by);
+            scaled.add(&self.exact_sum(&it.a, Products::Expand), sign);
+            if sign < 0 {
+                scaled.add(&by, 1);
+                scaled.add_constant(-1);
+            }
+            return Some(scaled);
+        }
         let scale = match by.as_constant() {
             Some(by) if by > 0 && slope.terms().all(|(_, c)| c % by == 0) && slope.constant % by == 0 => {
                 slope.divided_by(by)

@@ -94,6 +94,26 @@ fn conditions() {
     }
 }
 
+/// Axes of which one extent is symbolic are fused, and the loop is split.
+#[test]
+fn rows_of_flat_indices() {
+    let (mut analyzer, [rows, strip, lane]) = (Analyzer::new(), ["rows", "strip", "lane"].map(Var::index));
+    analyzer.bind_range(&rows, &Range::from_extent(1i64 << 20));
+    analyzer.bind_range(&strip, &Range::from_extent(1i64 << 20));
+    analyzer.bind_range(&lane, &Range::from_extent(4096i64));
+    let at = &strip * 4096i64 + &lane;
+    let row = &strip * 32i64 + PrimExpr::from(&lane).floordiv(128);
+    analyzer.with_constraint(&at.clone().less(&rows * 128i64), |known| {
+        assert!(known.can_prove(&row.clone().less(&rows)));
+        assert!(known.can_prove(&(&rows - 1i64 - &row).greater_equal(0)));
+        assert!(!known.can_prove(&row.clone().less(&rows - 1i64)));
+    });
+    analyzer.with_constraint(&at.greater_equal(&rows * 128i64), |known| {
+        assert!(known.can_prove(&row.clone().greater_equal(&rows)));
+        assert!(!known.can_prove(&row.greater(&rows)));
+    });
+}
+
 #[test]
 fn what_wraps_or_rounds_is_left_alone() {
     let analyzer = Analyzer::new();

@@ -2,15 +2,18 @@
 //!
 //! A loop that was split with a remainder holds conditions such as `i_0 * 8 + i_1 < n`, under the inner loops. They hold
 //! in all iterations but the last ones. The loop becomes two: one over the iterations in which the conditions hold
-//! whatever the inner loops do, without them, and one over the rest.
+//! whatever the inner loops do, without them, and one over the rest. The rest ends where the conditions fail whatever the inner loops
+//! do; a long vectorized loop that ends so becomes a loop over vectors.
 //!
 //! TVM counterpart: `LoopPartition`, which also divides loops at conditions of the source.
 //! Requires: statements without blocks. Ensures: the iterations run in the same order, under the same conditions.
 
 use super::context::{analyzer_for, conjuncts, enter_loop};
 use super::convert_ssa::convert;
-use super::util::one_iteration;
-use crate::arith::{Analyzer, DomMap, detect_linear_equation};
+use super::util::{DeepSubstitute, one_iteration};
+use rustc_hash::FxHashMap;
+
+use crate::arith::{Analyzer, DomMap, IntervalSet, detect_linear_equation, same};
 use crate::ir::Var;
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::{conjunction, slack};
@@ -20,6 +23,9 @@ use crate::tir::{
 
 /// How many loops around one another are divided: each doubles the code.
 const MAX_DEPTH: usize = 3;
+
+/// Iterations of a part of a vectorized loop that ends early; longer ones become a loop over such parts.
+const PART: i64 = 64;
 
 /// Larger constants are not taken for parts of an index.
 const MAX_INDEX_CONSTANT: u64 = 1 << 40;
@@ -69,7 +75,10 @@ impl Mutator for LoopPartition {
                 self.depth -= 1;
                 Some(Stmt::seq([whole, rest]))
             }
-            None => self.walk_stmt(stmt),
+            None => match self.shortened(node) {
+                Some(shorter) => Some(self.walk_stmt(&shorter).unwrap_or(shorter)),
+                None => self.walk_stmt(stmt),
+            },
         }
     }
 }
@@ -83,14 +92,7 @@ impl LoopPartition {
         {
             return None;
         }
-        let mut conditions = Conditions {
-            analyzer: &self.analyzer,
-            indices: &self.indices,
-            var: &node.loop_var,
-            inner: Vec::new(),
-            bound: Vec::new(),
-            ends: Vec::new(),
-        };
+        let mut conditions = self.conditions(node);
         conditions.visit_stmt(&node.body);
         let mut end = None;
         for limit in &conditions.ends {
@@ -114,9 +116,45 @@ impl LoopPartition {
         } else {
             let few = self.analyzer.const_int_bound(&count).max <= 1;
             let kind = if few { ForKind::Serial } else { node.kind };
-            For { min: end, extent: count, kind, ..node.clone() }.into()
+            let rest = For { min: end, extent: count, kind, ..node.clone() };
+            self.shortened(&rest).unwrap_or_else(|| rest.into())
         };
         Some((whole.into(), rest))
+    }
+
+    /// `node` without the last iterations, if they do nothing; `None` if they are no symbolic number.
+    fn shortened(&self, node: &For) -> Option<Stmt> {
+        let vectorized = node.kind == ForKind::Vectorized;
+        let long = node.extent.as_int().is_none_or(|extent| extent > PART);
+        if !(node.kind == ForKind::Serial || vectorized && long) || !self.indices.contains(&node.loop_var) {
+            return None;
+        }
+        let last = self.conditions(node).last_of(&node.body)?;
+        let extent = self.smaller(node.extent.clone(), &self.analyzer.simplify(&(last - &node.min)));
+        if extent.as_int().is_some() || same(&extent, &node.extent) {
+            return None;
+        }
+        let extent = self.analyzer.simplify(&extent.max(0));
+        if !vectorized {
+            return Some(For { extent, ..node.clone() }.into());
+        }
+        let (part, lane) = (node.loop_var.renew(), node.loop_var.renew());
+        let at = &node.min + &part * PART + &lane;
+        let body = DeepSubstitute::stmt(FxHashMap::from_iter([(node.loop_var.id(), at)]), &node.body);
+        let lanes = For { kind: ForKind::Vectorized, ..For::serial(lane, PrimExpr::index(PART), body) };
+        let parts = (extent + (PART - 1)).floordiv(PART);
+        Some(For { annotations: node.annotations.clone(), ..For::serial(part, parts, lanes.into()) }.into())
+    }
+
+    fn conditions<'a>(&'a self, node: &'a For) -> Conditions<'a> {
+        Conditions {
+            analyzer: &self.analyzer,
+            indices: &self.indices,
+            var: &node.loop_var,
+            inner: Vec::new(),
+            bound: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     fn smaller(&self, a: PrimExpr, b: &PrimExpr) -> PrimExpr {
@@ -149,7 +187,19 @@ impl Conditions<'_> {
     /// The iteration from which on `condition` may fail; `None` if it is not known to hold before any, or is not inside of
     /// an inner loop.
     fn end_of(&self, condition: &PrimExpr) -> Option<PrimExpr> {
-        if self.inner.is_empty() || !uses_var(condition, self.var) || !self.is_index_arithmetic(condition) {
+        if self.inner.is_empty() {
+            return None;
+        }
+        self.end_by(condition, |slack| slack.min)
+    }
+
+    /// The iteration from which on `condition` has a slack of 0 or less, if `bound` of its slacks counts.
+    fn end_by(
+        &self,
+        condition: &PrimExpr,
+        bound: impl FnOnce(IntervalSet) -> Option<PrimExpr>,
+    ) -> Option<PrimExpr> {
+        if !uses_var(condition, self.var) || !self.is_index_arithmetic(condition) {
             return None;
         }
         let linear =
@@ -159,12 +209,36 @@ impl Conditions<'_> {
         for node in &self.inner {
             domain.insert(node.loop_var.id(), self.analyzer.range_set(&node.range(), &domain));
         }
-        let least = self.analyzer.int_set(&linear.base, &domain).min?;
+        let base = bound(self.analyzer.int_set(&linear.base, &domain))?;
         let inside = self.inner.iter().map(|node| &node.loop_var).chain(&self.bound).chain([self.var]);
-        if inside.into_iter().any(|var| uses_var(&least, var)) || !self.is_index_arithmetic(&least) {
+        if inside.into_iter().any(|var| uses_var(&base, var)) || !self.is_index_arithmetic(&base) {
             return None;
         }
-        Some(self.analyzer.simplify(&((least - 1).floordiv(step) + 1)))
+        Some(self.analyzer.simplify(&((base - 1).floordiv(step) + 1)))
+    }
+
+    /// The iteration from which on `stmt` does nothing, whatever the loops inside do; `None` if there is no such condition.
+    fn last_of(&mut self, stmt: &Stmt) -> Option<PrimExpr> {
+        match stmt {
+            Stmt::For(node) if !matches!(node.kind, ForKind::ThreadBinding(_)) => {
+                self.inner.push(For { body: Stmt::nop(), ..(**node).clone() });
+                let last = self.last_of(&node.body);
+                self.inner.pop();
+                last
+            }
+            Stmt::IfThenElse(node) if node.else_case.is_none() => {
+                let last = |it: &PrimExpr| self.end_by(it, |slack| slack.max);
+                let by_condition = conjuncts(&node.condition).iter().find_map(last);
+                by_condition.or_else(|| self.last_of(&node.then_case))
+            }
+            Stmt::SeqStmt(stmts) => {
+                let (first, others) = stmts.split_first()?;
+                let last = self.last_of(first)?;
+                let alike = |it: &Stmt| self.last_of(it).is_some_and(|it| same(&it, &last));
+                others.iter().all(alike).then_some(last)
+            }
+            _ => None,
+        }
     }
 
     /// True if `expr` has only variables that are dimensions or loops over them, and small constants: such arithmetic

@@ -265,15 +265,55 @@ fn split_loops_are_divided_at_their_remainder() {
                 y[[i0_0 * 8 + i0_1]] = x[[i0_0 * 8 + i0_1]] + 1;
             }
             for i0_0 in (n / 8)..(n + 7) / 8 {
-                for i0_1 in 0..8 {
-                    if i0_0 * 8 + i0_1 < n {
-                        y[[i0_0 * 8 + i0_1]] = x[[i0_0 * 8 + i0_1]] + 1;
-                    }
+                for i0_1 in 0..n - i0_0 * 8 {
+                    y[[i0_0 * 8 + i0_1]] = x[[i0_0 * 8 + i0_1]] + 1;
                 }
             }
         }
     "#]]
     .assert_eq(&divided(Var::index("n").into()));
+}
+
+/// A long vector of which few elements exist becomes a loop over parts that exist.
+#[test]
+fn loops_end_with_their_conditions() {
+    let (n, k) = (PrimExpr::from(Var::index("n")), PrimExpr::index(128));
+    let x = te::placeholder("x", [n.clone(), k.clone()], DataType::F32);
+    let y = te::compute("y", [n, k], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
+    let mut s = Schedule::new(te::create_prim_func("next", &[x], &[y]).unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [row, column] = s.loops(y).unwrap();
+    let flat = s.fuse([row, column]).unwrap();
+    let [_, strip] = s.split(flat, [None, Some(4096)]).unwrap();
+    s.vectorize(strip).unwrap();
+    let blocks = [
+        super::lower_init_block(),
+        super::check_bounds(),
+        super::convert_blocks_to_opaque(),
+        super::lower_opaque_block(),
+    ];
+    let rest = [super::simplify(), super::loop_partition(), super::simplify()];
+    let got = after(s.into_func(), blocks.into_iter().chain(rest).collect());
+    expect![[r#"
+        #[prim_func(attrs(is_scheduled = true), lowered)]
+        fn next(x: &Tensor<f32, n, 128>, y: &mut Tensor<f32, n, 128>) {
+            assert!((max(n, 1) as f64) * 12799.0 <= 4.611686018427388e18, status = 13, arg = -1, axis = -1, expected = 4611686018427387904, got = ((max(n, 1) as f64) * 12799.0) as i64);
+            for i0_i1_fused_0 in 0..n / 32 {
+                #[vectorize]
+                for i0_i1_fused_1 in 0..4096 {
+                    y[[i0_i1_fused_0 * 32 + i0_i1_fused_1 / 128, i0_i1_fused_1 % 128]] = x[[i0_i1_fused_0 * 32 + i0_i1_fused_1 / 128, i0_i1_fused_1 % 128]] + 1.0;
+                }
+            }
+            for i0_i1_fused_0 in (n / 32)..(n + 31) / 32 {
+                for i0_i1_fused_1 in 0..n * 2 - i0_i1_fused_0 * 64 {
+                    #[vectorize]
+                    for i0_i1_fused_1_1 in 0..64 {
+                        y[[i0_i1_fused_0 * 32 + (i0_i1_fused_1 * 64 + i0_i1_fused_1_1) / 128, (i0_i1_fused_1 * 64 + i0_i1_fused_1_1) % 128]] = x[[i0_i1_fused_0 * 32 + (i0_i1_fused_1 * 64 + i0_i1_fused_1_1) / 128, (i0_i1_fused_1 * 64 + i0_i1_fused_1_1) % 128]] + 1.0;
+                    }
+                }
+            }
+        }
+    "#]].assert_eq(&got);
 }
 
 /// The last tile of a product, of which some columns do not exist, is computed whole: its operand is filled with zeros.
