@@ -4,6 +4,9 @@
 //! in all iterations but the last ones. The loop becomes two: one over the iterations in which the conditions hold
 //! whatever the inner loops do, without them, and one over the rest.
 //!
+//! In a kernel, threads around a loop count as loops inside of it: there are two loops, which all threads run, and conditions are
+//! left in the last iterations alone. This is done for loops without other loops and barriers inside.
+//!
 //! TVM counterpart: `LoopPartition`, which also divides loops at conditions of the source.
 //! Requires: statements without blocks. Ensures: the iterations run in the same order, under the same conditions.
 
@@ -15,11 +18,15 @@ use crate::ir::Var;
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::{conjunction, slack};
 use crate::tir::{
-    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, uses_var, walk_stmt,
+    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, ThreadTag, Visitor, any_expr, uses_var,
+    walk_stmt,
 };
 
 /// How many loops around one another are divided: each doubles the code.
 const MAX_DEPTH: usize = 3;
+
+/// Iterations from which on a loop of a thread is divided: shorter ones are unrolled, and their conditions cost little.
+const LEAST_OF_THREAD: i64 = 8;
 
 /// Larger constants are not taken for parts of an index.
 const MAX_INDEX_CONSTANT: u64 = 1 << 40;
@@ -27,8 +34,13 @@ const MAX_INDEX_CONSTANT: u64 = 1 << 40;
 /// Divides loops at the iterations from which on conditions may fail.
 pub fn loop_partition() -> Pass {
     prim_func_pass("LoopPartition", |func, _, _| {
-        let mut partition =
-            LoopPartition { analyzer: analyzer_for(func), indices: func.symbolic_dims(), depth: 0 };
+        let mut partition = LoopPartition {
+            analyzer: analyzer_for(func),
+            indices: func.symbolic_dims(),
+            depth: 0,
+            blocks: Vec::new(),
+            threads: Vec::new(),
+        };
         Ok(partition.mutate_stmt(&func.body).map(|body| {
             let body = convert(func, &body).unwrap_or(body);
             PrimFunc { body, ..func.clone() }
@@ -42,6 +54,10 @@ struct LoopPartition {
     indices: Vec<Var>,
     /// Number of divided loops around the statement.
     depth: usize,
+    /// The variables of loops over blocks around the statement.
+    blocks: Vec<Var>,
+    /// The loops over threads around it.
+    threads: Vec<For>,
 }
 
 impl Mutator for LoopPartition {
@@ -61,6 +77,18 @@ impl Mutator for LoopPartition {
         };
         if over_indices(&node.min) && over_indices(&node.extent) {
             self.indices.push(node.loop_var.clone());
+        }
+        if let ForKind::ThreadBinding(tag) = node.kind {
+            let (blocks, threads) = (self.blocks.len(), self.threads.len());
+            if matches!(tag, ThreadTag::BlockIdxX | ThreadTag::BlockIdxY | ThreadTag::BlockIdxZ) {
+                self.blocks.push(node.loop_var.clone());
+            } else {
+                self.threads.push(For { body: Stmt::nop(), ..(**node).clone() });
+            }
+            let new = self.walk_stmt(stmt);
+            self.blocks.truncate(blocks);
+            self.threads.truncate(threads);
+            return new;
         }
         match self.divided(node) {
             Some((whole, rest)) => {
@@ -83,11 +111,14 @@ impl LoopPartition {
         {
             return None;
         }
+        if !self.threads.is_empty() && !is_plain(node) {
+            return None;
+        }
         let mut conditions = Conditions {
             analyzer: &self.analyzer,
             indices: &self.indices,
             var: &node.loop_var,
-            inner: Vec::new(),
+            inner: self.threads.clone(),
             bound: Vec::new(),
             ends: Vec::new(),
         };
@@ -102,6 +133,10 @@ impl LoopPartition {
         } else {
             end.max(0)
         });
+        // Each block would have other loops.
+        if self.blocks.iter().any(|it| uses_var(&end, it)) {
+            return None;
+        }
         if self.analyzer.const_int_bound(&end).max < 1 {
             return None;
         }
@@ -128,6 +163,15 @@ impl LoopPartition {
             a.min(b)
         }
     }
+}
+
+/// True for a loop of a thread that is long enough for two, and has neither loops nor barriers inside.
+fn is_plain(node: &For) -> bool {
+    fn has_loop(stmt: &Stmt) -> bool {
+        matches!(stmt, Stmt::For(_) | Stmt::While(_) | Stmt::Evaluate(_))
+            || stmt.children().into_iter().any(has_loop)
+    }
+    node.extent.as_int().is_none_or(|extent| extent >= LEAST_OF_THREAD) && !has_loop(&node.body)
 }
 
 /// Finds the conditions in the body of a loop that hold before some iteration, whatever the loops inside do.
