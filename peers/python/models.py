@@ -131,7 +131,8 @@ def weights(m, to, depth, k):
 
 def resnet50(m, s):
     """The network with normalisation folded into the convolutions. Strides are in the first convolution of a block."""
-    x = m.input("x", (1, 3, 224, 224), "f32", 1)
+    batch = s.get("batch", 1)
+    x = m.input("x", (batch, 3, 224, 224), "f32", 1)
 
     def conv(x, depth, to, k, stride, relu=True):
         w, b = weights(m, to, depth, k), m.constant(f"b{len(m.constants)}", rnd(7, (to,)) / 8)
@@ -150,7 +151,7 @@ def resnet50(m, s):
     x = m.op("Flatten", [m.op("GlobalAveragePool", [x])])
     w, b = m.constant("dense", rnd(8, (2048, 1000)) / np.float32(45)), m.constant("dense_bias", rnd(9, (1000,)) / 8)
     m.op("Softmax", [m.op("Gemm", [x, w, b])], "y", axis=-1)
-    return (1, 1000), "f32"
+    return (batch, 1000), "f32"
 
 
 def resnet50_convs(m, s):

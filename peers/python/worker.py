@@ -198,8 +198,8 @@ def load_torch(case):
              "transpose": lambda a: a.t().contiguous(), "sum": lambda a: a.sum(case["axis"]),
              "attention": F.scaled_dot_product_attention, "conv": lambda a, w: F.conv2d(a, w, **conv),
              "matmul": torch.mm, "sgemm": torch.mm, "layernorm": lambda a, g, b: F.layer_norm(a, a.shape[-1:], g, b, 1e-5)}
-    if kind == "resnet50":
-        return load_graph(case, there, x)
+    if kind in ("resnet50", "minilm"):
+        return (load_graph if kind == "resnet50" else load_minilm)(case, there, x)
     if kind not in known or case.get("then") or case.get("dtype", "f32") != "f32":
         raise Unsupported(kind)
     if known[kind] is torch.mm:  # into the same memory each time
@@ -236,6 +236,42 @@ def load_graph(case, there, given):
         for op, attributes, names, result in nodes:
             env[result] = op(attributes, *(env[name] for name in names))
         out[0] = env[graph.output[0].name]
+
+    return run, (lambda: out[0].cpu().numpy())
+
+
+def load_minilm(case, there, given):
+    """The encoder of networks.py as one writes it for PyTorch, with its fused attention. Weights are in the order in which they are used."""
+    import onnx, torch
+    import torch.nn.functional as F
+    from onnx import numpy_helper
+
+    arrays = [numpy_helper.to_array(it) for it in onnx.load(case["onnx"]).graph.initializer]
+    weights = iter([there(it) for it in arrays if it.dtype == np.float32 and it.ndim > 0])
+    take = lambda count: [next(weights) for _ in range(count)]
+    ids, mask = given
+    width, heads = 384, 12
+    positions, words, *first = take(4)
+    # Products with the queries, keys and values of a layer are one.
+    together = lambda it: [torch.cat(it[0:6:2], 1), torch.cat(it[1:6:2]), *it[6:]]
+    layers = [together(take(16)) for _ in range(6)]
+    norm = lambda x, scale, bias: F.layer_norm(x, (width,), scale, bias, 1e-12)
+    batch, length = ids.shape
+    out = [None]
+
+    def run():
+        x = norm(words[ids] + positions[:length], *first).view(-1, width)
+        shown = mask.to(torch.float32)
+        hidden = (1 - shown[:, None, None, :]) * -10000
+        for of_three, bias, to, to_bias, scale, shift, up, up_bias, down, down_bias, scale2, shift2 in layers:
+            qkv = torch.addmm(bias, x, of_three).view(batch, length, 3, heads, width // heads)
+            q, k, v = qkv.permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=hidden).transpose(1, 2).reshape(-1, width)
+            x = norm(torch.addmm(to_bias, y, to) + x, scale, shift)
+            x = norm(torch.addmm(down_bias, F.gelu(torch.addmm(up_bias, x, up)), down) + x, scale2, shift2)
+        x, each = x.view(batch, length, width), shown[:, :, None]
+        mean = (x * each).sum(1) / each.sum(1)
+        out[0] = mean / (mean * mean).sum(1, keepdim=True).sqrt()
 
     return run, (lambda: out[0].cpu().numpy())
 

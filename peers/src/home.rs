@@ -321,7 +321,7 @@ impl Home {
     }
 
     /// True if our programs run on a GPU; its limits are then those that PyTorch reaches.
-    fn on_gpu(&self) -> bool {
+    pub(crate) fn on_gpu(&self) -> bool {
         self.target.split_whitespace().next() == Some("cuda")
     }
 

@@ -71,6 +71,27 @@ pub struct Measured {
     pub entries: Vec<Entry>,
     /// What the machine does, in the unit of the row's rate.
     pub limit: Option<f64>,
+    /// What a call of ours costs the host of a GPU.
+    pub host: Option<HostCost>,
+}
+
+/// What a call on a GPU costs the host, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HostCost {
+    /// A call, which does not wait for the GPU.
+    pub call: f64,
+    /// The driver's part of it: launches of the same kernels with the same arguments, without anything else.
+    pub driver: f64,
+}
+
+impl std::fmt::Display for HostCost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [call, driver, own] = [self.call, self.driver, self.call - self.driver].map(|it| it * 1e6);
+        write!(
+            f,
+            "{call:.2} µs of the host for a call, {driver:.2} µs of them for the driver's launches, {own:.2} µs for ours"
+        )
+    }
 }
 
 /// Workers, kept from row to row; several of one engine where a row needs them.
@@ -134,6 +155,7 @@ impl<'a> Pool<'a> {
                 self.round(&mut runners, round);
             }
         }
+        let host = self.host_cost(row, &runners);
         let (machine, entries): (Vec<Entry>, Vec<Entry>) =
             runners.into_iter().map(Runner::entry).partition(|it| it.side == Side::Limit);
         let fastest = machine.iter().filter_map(|it| stats::quantile(&it.times.as_ref().ok()?.medians, 0.0));
@@ -143,7 +165,17 @@ impl<'a> Pool<'a> {
             threads: self.threads,
             entries,
             limit: limit.filter(|it| it.is_finite()),
+            host,
         }
+    }
+
+    /// What a call of our first program costs the host, if it runs on a GPU.
+    fn host_cost(&mut self, row: &Row, runners: &[Runner]) -> Option<HostCost> {
+        if !self.home.on_gpu() || row.measure != Measure::Call {
+            return None;
+        }
+        let ours = runners.iter().find(|it| it.side == Side::Ours && it.times.is_ok())?;
+        self.worker(ours.key).and_then(Worker::host).ok()
     }
 
     fn worker(&mut self, key: (&'static str, usize)) -> Result<&mut Worker, String> {

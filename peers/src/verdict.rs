@@ -152,7 +152,13 @@ pub(crate) mod tests {
         };
         let mut entries = vec![entry(Side::Ours, "tvm", ours)];
         entries.extend(peers.iter().map(|(label, time)| entry(Side::Peer, label, *time)));
-        Measured { row: Row::new(0, "work", 1e9, 1e8).ratio(1.0), threads: 1, entries, limit: Some(2.0) }
+        Measured {
+            row: Row::new(0, "work", 1e9, 1e8).ratio(1.0),
+            threads: 1,
+            entries,
+            limit: Some(2.0),
+            host: None,
+        }
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::row::{Limit, Row};
 /// | `sum` | rows, columns | `axis` (1) |
 /// | `chain` | elements of relu(a·b+c) | |
 /// | `attention` | heads, length, width | `operator` (one ONNX operator instead of its parts) |
-/// | `resnet50`, `resnet50_convs` | – | |
+/// | `resnet50` | – | `batch` (1) |
+/// | `resnet50_convs` | – | |
+/// | `minilm` | sentences, words of each | |
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
     /// Kind and extents, for people.
@@ -78,7 +80,8 @@ const KINDS: &[Kind] = &[
     kind("sum", &["rows", "columns"], &[("axis", Takes::Number)]),
     kind("chain", &["n"], &[]),
     kind("attention", &["heads", "length", "width"], &[("operator", Takes::Nothing)]),
-    kind("resnet50", &[], &[]),
+    kind("resnet50", &[], &[("batch", Takes::Number)]),
+    kind("minilm", &["batch", "length"], &[]),
     kind("resnet50_convs", &[], &[]),
 ];
 
@@ -204,8 +207,20 @@ impl Work {
                 (3.0 * area, 16.0 * area, Limit::Copy)
             }
             ("resnet50" | "resnet50_convs", _) => {
-                name = kind.name.to_string();
-                (2.0 * 3_855_925_248.0, 4.0 * 25.5e6, Limit::Fma)
+                let batch = get(&spec, "batch", 1);
+                if !(1..=1 << 16).contains(&batch) {
+                    return Err(format!("batch {batch} of {}, expected 1 to 2^16", kind.name));
+                }
+                name =
+                    if batch == 1 { kind.name.to_string() } else { format!("{}, batch {batch}", kind.name) };
+                (batch as f64 * 2.0 * 3_855_925_248.0, 4.0 * 25.5e6, Limit::Fma)
+            }
+            ("minilm", &[batch, length]) => {
+                let [batch, length] = [batch, length].map(|it| it as f64);
+                name = format!("MiniLM, batch {batch}, length {length}");
+                // Six layers of width 384: products with its weights, and attention.
+                let of_word = 2.0 * (4.0 * 384.0 + 2.0 * 1536.0) * 384.0 + 4.0 * length * 384.0;
+                (6.0 * batch * length * of_word, 4.0 * 10.9e6, Limit::Fma)
             }
             // Softmax, layer norm, transpose.
             _ => (0.0, 8.0 * area, Limit::Copy),
@@ -278,6 +293,8 @@ mod tests {
             ("softmax:3x5", "softmax 3×5", 0.0, 120.0, Limit::Copy),
             ("sum:3x5,axis=0", "column sums 3×5", 15.0, 60.0, Limit::Read),
             ("chain:10", "relu(a·b+c) 10", 30.0, 160.0, Limit::Copy),
+            ("resnet50,batch=2", "resnet50, batch 2", 4.0 * 3_855_925_248.0, 4.0 * 25.5e6, Limit::Fma),
+            ("minilm:2x4", "MiniLM, batch 2, length 4", 6.0 * 8.0 * 3_545_088.0, 4.0 * 10.9e6, Limit::Fma),
             ("attention:2x8x4,operator", "attention 2×8×4, operator", 2048.0, 1024.0, Limit::Fma),
         ];
         for (text, name, flops, bytes, limit) in cases {
@@ -301,6 +318,7 @@ mod tests {
             ("conv:4x6x8,groups=3", "3 groups does not fit"),
             ("conv:4x6x8,stride=0", "stride 0"),
             ("sum:3x5,axis=2", "expected 0 or 1"),
+            ("resnet50,batch=0", "expected 1 to 2^16"),
         ];
         for (text, message) in cases {
             let err = kernel(text).unwrap_err();

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::measure::HostCost;
+
 /// A worker that runs. It is ended when this is dropped.
 pub(crate) struct Worker {
     child: Child,
@@ -97,6 +99,17 @@ impl Worker {
         let times: Vec<f64> =
             answer["times"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
         if times.is_empty() { Err("the worker measured nothing".to_string()) } else { Ok(times) }
+    }
+
+    /// What a call on a GPU costs the host, and how much of it the driver takes for its launches, in seconds.
+    ///
+    /// # Errors
+    /// As `load`.
+    pub(crate) fn host(&mut self) -> Result<HostCost, String> {
+        let answer = self.ask(r#"{"op":"host"}"#)?;
+        let seconds =
+            |key: &str| answer[key].as_f64().ok_or_else(|| format!("the worker does not tell `{key}`"));
+        Ok(HostCost { call: seconds("call_s")?, driver: seconds("driver_s")? })
     }
 
     /// The result of the case, as f32, by way of a file.

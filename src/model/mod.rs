@@ -16,7 +16,7 @@ mod outputs;
 use std::fmt;
 use std::path::Path;
 
-use tvm_codegen::Compiled;
+use tvm_codegen::{Compiled, for_own_gpu};
 use tvm_core::ir::IRModule;
 use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
@@ -189,7 +189,7 @@ impl Model {
         let mut context = PassContext::current();
         context.config.fast_math |= self.fast_math;
         context.config.precision = self.precision.or(context.config.precision);
-        let compiled = context.clone().scope(|| Compiled::new(module, &self.target))?;
+        let compiled = context.clone().scope(|| Compiled::new(module, &for_own_gpu(&self.target)))?;
         let vm = context.clone().scope(|| compiled.clone().into_vm(self.config))?;
         CompiledModel::new(vm, self.entry.as_deref(), Some(artifact::Origin { compiled, context }))
     }

@@ -148,7 +148,7 @@ fn what_does_not_fit_a_block_is_not_compiled() {
     }
     on_gpu("failures::what_does_not_fit_a_block_is_not_compiled", "", || {
         let err = block::compile(&Target::cuda()).unwrap_err().to_string();
-        assert!(err.contains("threadIdx.x has 2048 values in this kernel, sm_80 has at most 1024"), "{err}");
+        assert!(err.contains("threadIdx.x has 2048 values in this kernel, sm_90 has at most 1024"), "{err}");
         assert!(err.contains("split"), "{err}");
     });
 }

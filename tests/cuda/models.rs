@@ -48,6 +48,31 @@ fn assert_close(got: &[f32], want: &[f32]) {
     }
 }
 
+#[relax::func(name = "main")]
+fn long_rows(x: Tensor<f32, 3, 20000>) -> Tensor<f32, 3, 20000> {
+    softmax(x, axis = 1)
+}
+
+/// A row has 80 kB in the shared memory of a block, which the driver is asked for once.
+#[test]
+fn long_rows_are_in_shared_memory() {
+    on_gpu("models::long_rows_are_in_shared_memory", "", || {
+        let vm = compile_module(&long_rows::module().unwrap(), &Target::cuda()).unwrap();
+        let data: Vec<f32> = (0..60_000).map(|i| (i * 7 % 1000) as f32 / 100.0).collect();
+        for _ in 0..2 {
+            let y = vm.invoke("main", &[tensor(&data, &[3, 20_000])]).unwrap();
+            for (row, got) in data.chunks(20_000).zip(floats(&y).chunks(20_000)) {
+                let sum: f64 = row.iter().map(|it| f64::from(*it).exp()).sum();
+                let want: Vec<f32> = row.iter().map(|it| (f64::from(*it).exp() / sum) as f32).collect();
+                assert!(want.iter().zip(got).all(|(want, got)| (want - got).abs() <= 1e-4 * want));
+            }
+        }
+        assert_eq!(log("launch").len(), 2);
+        let asked = log("shared");
+        assert!(asked.len() == 1 && asked[0].ends_with("softmax_k0 80000"), "{asked:?}");
+    });
+}
+
 #[test]
 fn a_graph_runs_on_the_device() {
     on_gpu("models::a_graph_runs_on_the_device", "", || {

@@ -111,8 +111,12 @@ fn unguarded(
     let fits = fits
         && match case.interpret(&lowered, true) {
             Ok(fits) => fits,
-            // Extents of threads that are symbolic are compared with the limits at the call.
-            Err(err) if gpu && err.contains("a GPU runs at most") => {
+            // Extents of threads and of shared memory that are symbolic are compared with the limits at the call.
+            Err(err)
+                if gpu
+                    && (err.contains("a GPU runs at most")
+                        || err.contains("bytes of shared memory at most")) =>
+            {
                 count.too_large += 1;
                 return Ok(None);
             }
@@ -125,7 +129,8 @@ fn unguarded(
 
 /// True if the program has threads and shared memory.
 pub(crate) fn is_for_gpu(s: &Schedule) -> bool {
-    let shared = |it: &Arc<BlockRealize>| it.block.alloc_buffers.iter().any(|it| it.scope == Scope::Shared);
+    let is_shared = |scope: Scope| matches!(scope, Scope::Shared | Scope::SharedDyn);
+    let shared = |it: &Arc<BlockRealize>| it.block.alloc_buffers.iter().any(|it| is_shared(it.scope));
     let blocks = s.state().blocks();
     let bound = |sref: StmtSRef| {
         s.state()

@@ -114,7 +114,7 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
         18 => ("fuse".into(), s.fuse([any, *rng.pick(&loops)]).map(drop)),
         19 | 20 => ("reorder".into(), s.reorder([any, *rng.pick(&loops)])),
         21..=23 => {
-            let scope = if rng.one_in(4) { Scope::Local } else { Scope::Shared };
+            let scope = *rng.pick(&[Scope::Local, Scope::Shared, Scope::Shared, Scope::SharedDyn]);
             (format!("cache_read in {}", scope.name()), s.cache_read(block, rng.below(3), scope).map(drop))
         }
         24..=26 if !others.is_empty() => ("compute_at".into(), s.compute_at(block, *rng.pick(&others))),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use tvm_codegen::Compiled;
+use tvm_codegen::{Compiled, for_own_gpu};
 use tvm_core::ir::IRModule;
 use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
@@ -277,7 +277,7 @@ pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<IRModule, E
 impl Model {
     /// Compiles a module for `target`.
     pub(crate) fn compile(module: IRModule, target: &Target, config: VmConfig) -> Result<Model, Error> {
-        let compiled = Compiled::new(module, target)?;
+        let compiled = Compiled::new(module, &for_own_gpu(target))?;
         let main = compiled.io.function(MAIN).cloned().unwrap_or_default();
         let programs = compiled.programs.clone();
         let vm = compiled.into_vm(config)?;

@@ -1,7 +1,7 @@
 //! The target on which programs run best on this machine: its GPU, if everything is there that running on it takes.
 
 use tvm_core::ir::Diagnose;
-use tvm_core::target::Target;
+use tvm_core::target::{GpuArch, Target};
 use tvm_runtime::{Device, RuntimeError};
 
 use crate::cuda::image_compiler;
@@ -29,9 +29,23 @@ impl BestTarget {
     /// ```
     pub fn find() -> BestTarget {
         match usable() {
-            Ok(()) => BestTarget { target: Target::cuda(), no_gpu: None },
+            Ok(()) => BestTarget { target: for_own_gpu(&Target::cuda()), no_gpu: None },
             Err(err) => BestTarget { target: resolve(&Target::host()), no_gpu: Some(reason(&err)) },
         }
+    }
+}
+
+/// `target` with the architecture of the first GPU of this machine, if it is for a GPU and names no architecture: kernels that run here
+/// may use what this GPU has. Other targets are unchanged, and those for a GPU whose machine code is not known.
+pub fn for_own_gpu(target: &Target) -> Target {
+    if !target.is_gpu() || target.arch.is_some() {
+        return target.clone();
+    }
+    let capability = Device::cuda(0).properties().ok().and_then(|it| it.compute_capability);
+    let arch = capability.and_then(|it| Some((it, GpuArch::for_capability(it)?)));
+    match arch {
+        Some(((major, _), arch)) if arch.capability().0 == major => target.clone().with_arch(arch),
+        _ => target.clone(),
     }
 }
 

@@ -14,7 +14,7 @@ use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
 use tvm_runtime::{DimBound, RuntimeModule, cpu_level_list, cpu_requirements};
 
 use crate::driver::build_level;
-use crate::{CodegenError, EmitKind, cpu_features, emit, emit_lowered, lowered, resolve};
+use crate::{CodegenError, EmitKind, cpu_features, emit, emit_lowered, for_own_gpu, lowered, resolve};
 
 /// A module of graph functions, compiled to bytecode and to the tensor programs that the bytecode calls.
 #[derive(Clone, Debug)]
@@ -173,7 +173,7 @@ impl Compiled {
 /// # Errors
 /// When a pass fails on the module, or the target cannot run a tensor program.
 pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenError> {
-    Compiled::new(module.clone(), target)?.into_vm(VmConfig::default())
+    Compiled::new(module.clone(), &for_own_gpu(target))?.into_vm(VmConfig::default())
 }
 
 /// Compiles like [`compile_module`], but to an executable that contains its kernels as a shared library. The bytes that

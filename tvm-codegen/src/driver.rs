@@ -10,6 +10,7 @@ use tvm_core::tir::{PrimFunc, kernel_sig};
 use tvm_runtime::abi::kernel_symbol;
 use tvm_runtime::{Kernel, KernelSig, Module};
 
+use crate::best::for_own_gpu;
 use crate::parts::parts;
 use crate::{CodegenError, EmitKind, Options, Unit, code_generator};
 
@@ -44,7 +45,7 @@ pub(crate) fn build_level(
     target: &Target,
     level: Option<&str>,
 ) -> Result<Module, CodegenError> {
-    let target = resolve(target);
+    let target = for_own_gpu(&resolve(target));
     let level = tvm_runtime::choose_cpu_level(&target.cpu_levels(), level)?.map(String::from);
     let target = level.as_ref().map_or_else(|| target.clone(), |level| target.for_level(level));
     let built = code_generator(target.kind)?.build(module, &target, Options::current())?;

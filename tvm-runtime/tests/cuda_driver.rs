@@ -23,6 +23,7 @@ const ROLES: &[(&str, &str, bool)] = &[
     ("too old", "", true),
     ("launches", "", false),
     ("launches", "pools=0", false),
+    ("shares", "", false),
     ("a fault", "fault=2", false),
     ("refused", "launch=701", false),
     ("not for this GPU", "load=209", false),
@@ -36,9 +37,10 @@ fn fake_drivers() {
         Ok("no device") => refuses("CUDA_ERROR_NO_DEVICE (fake error)\n  help: the driver finds no GPU"),
         Ok("too old") => refuses("the driver is too old"),
         Ok("launches") => launches(),
+        Ok("shares") => shares(),
         Ok("a fault") => a_fault(),
         Ok("refused") => refused(
-            "`add` cannot be launched: cuda:0: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (fake error): it has [1, 1, 1] blocks of [4, 1, 1] threads\n  help: smaller blocks",
+            "`add` cannot be launched: cuda:0: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (fake error): it has [1, 1, 1] blocks of [4, 1, 1] threads and 0 bytes of shared memory that the launch gives\n  help: smaller blocks",
         ),
         Ok("not for this GPU") => refused(
             "cuda:0: it does not load the code for sm_80: CUDA_ERROR_NO_BINARY_FOR_GPU (fake error); the GPU has compute capability 9.0, the driver is for CUDA 13.0\n  help: compile for the architecture of this GPU",
@@ -121,6 +123,11 @@ void tvm_emulated_add_k0(void **values, const uint32_t *extents) {
 
 /// `y += s`, for up to four elements, through memory of the call.
 fn add() -> CompiledFn<(f32, Out<f32, 1>)> {
+    add_with(0)
+}
+
+/// The same, with so many bytes of shared memory.
+fn add_with(shared: u32) -> CompiledFn<(f32, Out<f32, 1>)> {
     let param = |name: &str, kind, shape| ParamSig { name: name.into(), kind, dtype: DataType::F32, shape };
     let params = vec![
         param("s", ParamKind::Scalar, vec![]),
@@ -132,7 +139,7 @@ fn add() -> CompiledFn<(f32, Out<f32, 1>)> {
     compile(&dir.path().join("add.c"), &["-o", "add.so"], dir.path());
     let code = std::fs::read(dir.path().join("add.so")).unwrap();
     let image = Arc::new(DeviceImage::new(CodeFormat::Cubin, "sm_80", code, vec!["add_k0".into()]));
-    let plan = |args: &[LaunchArg<'_>]| {
+    let plan = move |args: &[LaunchArg<'_>]| {
         let &[LaunchArg::Float(s), LaunchArg::Tensor { shape: &[n], .. }] = args else {
             return Err(LaunchError::Refused("other arguments".into()));
         };
@@ -141,7 +148,7 @@ fn add() -> CompiledFn<(f32, Out<f32, 1>)> {
         }
         let scalar = Argument::Scalar((s as f32).to_bits().into(), DataType::F32);
         let args = vec![Argument::Memory(1), scalar, Argument::Memory(2)];
-        let step = Step::Launch { kernel: 0, grid: [1; 3], block: [n as u32, 1, 1], args };
+        let step = Step::Launch { kernel: 0, grid: [1; 3], block: [n as u32, 1, 1], shared, args };
         let steps = if n == 0 { vec![] } else { vec![step] };
         Ok(LaunchPlan { memories: vec![4 * n as u64], steps })
     };
@@ -159,6 +166,7 @@ fn launches() {
     // On the device, calls do not wait, and nothing is copied in between.
     let mut there = Tensor::from_slice(&y, &[4]).unwrap().to_device(Device::cuda(0)).unwrap();
     let before = there.clone();
+    Device::cuda(0).repeat_launches(3, || add.call(0.0, &mut there).map_err(|err| err.into())).unwrap();
     for _ in 0..10 {
         add.call(1.0, &mut there).unwrap();
     }
@@ -183,6 +191,22 @@ fn launches() {
     let mut elsewhere = Tensor::from_slice(&y, &[4]).unwrap().to_device(Device::virtual_cpu(1)).unwrap();
     let err = add.call(1.0, &mut elsewhere).unwrap_err();
     assert!(matches!(err, RuntimeError::ArgDevice { .. }), "{err}");
+}
+
+/// Shared memory whose size the launch gives: more than 48 KiB are asked for, and no more than the GPU has.
+fn shares() {
+    for shared in [1 << 10, 200 << 10, 227 << 10] {
+        let add = add_with(shared);
+        let mut y = [1.0f32; 4];
+        for _ in 0..2 {
+            add.call(0.5, &mut y).unwrap();
+        }
+        assert_eq!(y, [2.0; 4]);
+    }
+    let err = add_with(228 << 10).call(0.5, &mut [1.0f32; 4]).unwrap_err();
+    let expected = "`add` cannot be launched: cuda:0: CUDA_ERROR_INVALID_VALUE (fake error): it has [1, 1, 1] blocks of [4, 1, 1] threads";
+    assert!(err.to_string().contains(expected), "{err}");
+    assert!(err.to_string().contains("and 233472 bytes of shared memory that the launch gives"), "{err}");
 }
 
 fn a_fault() {

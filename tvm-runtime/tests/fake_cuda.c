@@ -103,7 +103,7 @@ static void gives_back(ptr at) {
 typedef void (*run_t)(void **values, const uint32_t *extents);
 struct function {
   run_t run;
-  int params;
+  int params, shared;
   char name[256];
 };
 
@@ -113,7 +113,7 @@ struct task {
   struct task *next;
   enum { LAUNCH, RELEASE, SET, COPY, CRASH } kind;
   struct function *function;
-  uint32_t extents[6];
+  uint32_t extents[7];
   uint64_t values[MAX_PARAMS];
   ptr to, from;
   size_t len;
@@ -275,15 +275,23 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
 }
 int cuModuleUnload(void *module) { note("unload", "", 0); return dlclose(module); }
 
+/* The bytes of shared memory of a block beside those that the code says. */
+int cuFuncSetAttribute(struct function *function, int attribute, int value) {
+  if (attribute != 8 || value > 227 << 10) return INVALID_VALUE;
+  function->shared = value;
+  note("shared", function->name, value);
+  return 0;
+}
 int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **params, void **extra) {
   long refused = option("launch", 0);
   enter();
   if (fault || refused) return leave(fault ? fault : refused);
-  uint32_t extents[6] = {gx, gy, gz, bx, by, bz};
+  uint32_t extents[7] = {gx, gy, gz, bx, by, bz, shared};
   for (int i = 0; i < 6; ++i)
     if (extents[i] == 0) return leave(INVALID_VALUE);
   if (gx > INT32_MAX || gy > 65535 || gz > 65535 || (uint64_t)bx * by * bz > 1024 || !stream) return leave(INVALID_VALUE);
+  if (shared > (function->shared ? function->shared : 48 << 10)) return leave(INVALID_VALUE);
   note("launch", function->name, (long)gx * gy * gz);
   struct task *it = queue(++launches == option("fault", 0) ? CRASH : LAUNCH);
   it->function = function;

@@ -26,8 +26,8 @@ const GROUPS: &[Group] = &[Group { title: "Kernels and models", goal: "the best 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// ONNX models, or kernels: matmul:MxNxK, conv:INxOUTxSIZE, softmax:RxC, layernorm:RxC, transpose:RxC, sum:RxC, chain:N,
-    /// attention:HEADSxLENGTHxWIDTH, resnet50. Options follow, as in matmul:16x4096x4096,constant and
-    /// conv:64x64x56,kernel=1,stride=2.
+    /// attention:HEADSxLENGTHxWIDTH, minilm:BATCHxLENGTH, resnet50. Options follow, as in matmul:16x4096x4096,constant,
+    /// resnet50,batch=32 and conv:64x64x56,kernel=1,stride=2.
     #[arg(required = true, value_name = "KERNEL|MODEL", value_hint = clap::ValueHint::FilePath)]
     work: Vec<String>,
     /// Libraries to compare with, as in gemm,onnxruntime. They are installed into the folder PERF_HOME, else into tvm-bench
@@ -79,6 +79,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
             let outcome = pool.measure(row, &cases);
             if !args.json {
                 out::line(contestants(&outcome));
+                if let Some(host) = outcome.host {
+                    out::line(format_args!("    {host}"));
+                }
             }
             report.outcomes.push(outcome);
         }
@@ -109,6 +112,9 @@ fn as_json(report: &Comparison) -> Json {
     let limits = |it: &Limits| json!({"threads": it.threads, "fma_gflops": it.fma, "read_gbs": it.read, "copy_gbs": it.copy});
     let entry = |outcome: &Measured, it: &Entry| {
         let mut row = json!({"work": outcome.row.name, "threads": outcome.threads, "program": it.label});
+        if let Some(host) = outcome.host.filter(|_| it.side == Side::Ours) {
+            row["host_s"] = json!({"call": host.call, "driver": host.driver});
+        }
         match &it.times {
             Ok(times) => {
                 row["median_s"] = times.median().into();

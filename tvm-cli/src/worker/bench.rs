@@ -2,6 +2,7 @@
 //!
 //! - `{"op":"load","case":{"onnx":…,"onnx_inputs":[{"name","dtype","shape","file"}…]}}` → `{"ok":true,"load_s":…}`
 //! - `{"op":"run","secs":0.2,"min":2,"max":9999}` → `{"ok":true,"times":[s, …]}`
+//! - `{"op":"host"}` → `{"ok":true,"call_s":…,"driver_s":…}`: for a GPU, what a call costs the host, and its launches by the driver alone
 //! - `{"op":"out","path":"o.bin"}` → `{"ok":true,"shape":[…]}`, raw little-endian `f32`
 //! - `{"op":"quit"}`
 //!
@@ -65,6 +66,7 @@ pub(crate) fn serve(target: &Target) {
                 })
             }
             "run" => loaded(&mut case).and_then(|case| time(case, &request)),
+            "host" => loaded(&mut case).and_then(host),
             "out" => loaded(&mut case).and_then(|case| output(case, &request)),
             _ => Err(Error::failed(format!("unknown op `{op}`"))),
         };
@@ -217,6 +219,40 @@ fn time(case: &mut Case, request: &Json) -> Result<Json, Error> {
         times.push(case.time(group)?);
     }
     Ok(json!({"ok": true, "times": times}))
+}
+
+/// How often the launches of a call are repeated: with those of a network, fewer than a GPU keeps.
+const REPEATS: u32 = 9;
+
+/// What a call costs the host, which does not wait for the GPU; and how much of it are the driver's calls for the same kernels.
+fn host(case: &mut Case) -> Result<Json, Error> {
+    if case.device == Device::cpu() {
+        return Err(Error::failed("calls on the CPU have no other cost than their time"));
+    }
+    let mut seconds = |times: u32| -> Result<f64, Error> {
+        let mut all = Vec::new();
+        for _ in 0..100 {
+            case.device.synchronize()?;
+            let (device, start) = (case.device, Instant::now());
+            device.repeat_launches(times, || case.run())?;
+            all.push(start.elapsed().as_secs_f64());
+        }
+        all.sort_by(f64::total_cmp);
+        Ok(all[all.len() / 2])
+    };
+    seconds(1)?;
+    let (once, often) = (seconds(1)?, seconds(REPEATS)?);
+    let driver = (often - once) / f64::from(REPEATS - 1);
+    // Calls that follow each other, as many as a GPU keeps.
+    let mut calls = Vec::new();
+    for _ in 0..100 {
+        case.device.synchronize()?;
+        let start = Instant::now();
+        (0..REPEATS).try_for_each(|_| case.run())?;
+        calls.push(start.elapsed().as_secs_f64() / f64::from(REPEATS));
+    }
+    calls.sort_by(f64::total_cmp);
+    Ok(json!({"ok": true, "call_s": calls[calls.len() / 2], "driver_s": driver}))
 }
 
 fn output(case: &mut Case, request: &Json) -> Result<Json, Error> {

@@ -68,25 +68,7 @@ impl Unit {
             let name = f.define_as(var, DataType::I32);
             f.line(&format!("const int32_t {name} = {};", tag.name()));
         }
-        for alloc in &kernel.shared {
-            let buffer = &alloc.buffer;
-            let [Some(extent)] = buffer.shape.iter().map(|it| it.as_int()).collect::<Vec<_>>()[..] else {
-                return not_supported(format!(
-                    "buffer `{}` in shared memory without a constant size",
-                    buffer.name
-                ));
-            };
-            if buffer.scope != Scope::Shared {
-                let (name, scope) = (&buffer.name, buffer.scope.name());
-                return not_supported(format!(
-                    "buffer `{name}` in the scope `{scope}`; the scope `shared` is"
-                ));
-            }
-            let ty = types::scalar(buffer.dtype);
-            let name = f.define_buffer(buffer);
-            // As the widest load of a thread has it.
-            f.line(&format!("__shared__ __align__(16) {ty} {name}[{}];", extent.max(1)));
-        }
+        f.shared(kernel)?;
         f.stmt(&kernel.body)?;
         let body = std::mem::take(&mut f.body);
         let threads = kernel.block().iter().try_fold(1i64, |count, it| Some(count * it.as_int()?));
@@ -99,6 +81,39 @@ impl Unit {
             "extern \"C\" __global__ void {bounds}{name}({params_text}) {{\n{body}}}\n\n"
         );
         Ok(params)
+    }
+}
+
+impl Function<'_> {
+    /// Writes the declarations of the memory that the threads of a block share.
+    fn shared(&mut self, kernel: &DeviceKernel) -> Result<(), CodegenError> {
+        for alloc in kernel.shared.iter().filter(|it| it.buffer.scope == Scope::Shared) {
+            let buffer = &alloc.buffer;
+            let [Some(extent)] = buffer.shape.iter().map(|it| it.as_int()).collect::<Vec<_>>()[..] else {
+                return not_supported(format!(
+                    "buffer `{}` in shared memory without a constant size",
+                    buffer.name
+                ));
+            };
+            let ty = types::scalar(buffer.dtype);
+            let name = self.define_buffer(buffer);
+            // As the widest load of a thread has it.
+            self.line(&format!("__shared__ __align__(16) {ty} {name}[{}];", extent.max(1)));
+        }
+        let dynamic = kernel.dynamic();
+        if !dynamic.buffers.is_empty() {
+            self.line("TVM_DYNAMIC_SHARED(tvm_dynamic)");
+        }
+        for (alloc, place) in dynamic.buffers {
+            let place = match place.as_int() {
+                Some(place) => place.to_string(),
+                None => self.expr(&place)?,
+            };
+            let ty = types::scalar(alloc.buffer.dtype);
+            let name = self.define_buffer(&alloc.buffer);
+            self.line(&format!("{ty} *const {name} = ({ty} *)(tvm_dynamic + {place});"));
+        }
+        Ok(())
     }
 }
 

@@ -234,6 +234,8 @@ impl Run<'_> {
             *place = u32::try_from(extent).map_err(|_| too_large(&kernel.name, extent))?;
         }
         let [grid, block] = [0, 3].map(|at| [extents[at], extents[at + 1], extents[at + 2]]);
+        let shared = self.int(&kernel.kernel.dynamic().bytes)?;
+        let shared = u32::try_from(shared).map_err(|_| too_large(&kernel.name, shared))?;
         let mut args = Vec::new();
         for param in &kernel.params {
             args.push(match param {
@@ -248,7 +250,7 @@ impl Run<'_> {
                 DeviceParam::Failure => Argument::Failure,
             });
         }
-        self.plan.steps.push(Step::Launch { kernel: at, grid, block, args });
+        self.plan.steps.push(Step::Launch { kernel: at, grid, block, shared, args });
         Ok(())
     }
 

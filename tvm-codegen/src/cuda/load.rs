@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tvm_core::ir::IRModule;
 use tvm_core::target::{GpuArch, Target};
-use tvm_runtime::{CodeFormat, Device, DeviceImage, DeviceProgram, Kernel, KernelFailure, LaunchArg, Module};
+use tvm_runtime::{CodeFormat, DeviceImage, DeviceProgram, Kernel, KernelFailure, LaunchArg, Module};
 
 use super::host::kernel_failure;
 use super::image::{self, ImageOptions};
-use crate::{CodegenError, Options, lowered, parts};
+use crate::{CodegenError, Options, for_own_gpu, lowered, parts};
 
 /// Compiles the programs of `module`. No device is needed: the code is loaded when a kernel is first called.
 pub(super) fn build(module: &IRModule, target: &Target, options: Options) -> Result<Module, CodegenError> {
@@ -39,16 +39,8 @@ pub(super) fn build(module: &IRModule, target: &Target, options: Options) -> Res
     })
 }
 
-/// The architecture that `target` names, as machine code. If it names none: machine code for the first GPU of this machine, or
-/// PTX where that is not known.
+/// The architecture that `target` names, as machine code; PTX for the oldest one where [`for_own_gpu`] knows none.
 fn code_for(target: &Target) -> (GpuArch, CodeFormat) {
-    if let Some(arch) = target.arch {
-        return (arch, CodeFormat::Cubin);
-    }
-    let capability = Device::cuda(0).properties().ok().and_then(|it| it.compute_capability);
-    match capability.and_then(|it| Some((it, GpuArch::for_capability(it)?))) {
-        Some(((major, _), arch)) if arch.capability().0 == major => (arch, CodeFormat::Cubin),
-        Some((_, arch)) => (arch, CodeFormat::Ptx),
-        None => (GpuArch::DEFAULT, CodeFormat::Ptx),
-    }
+    let known = for_own_gpu(target).arch;
+    known.map_or((GpuArch::DEFAULT, CodeFormat::Ptx), |arch| (arch, CodeFormat::Cubin))
 }

@@ -28,6 +28,8 @@ typedef unsigned long long uint64_t;
 #define TVM_PRAGMA(x) _Pragma(#x)
 #define TVM_UNROLL(n) TVM_PRAGMA(unroll n)
 #define TVM_REMAINDER TVM_PRAGMA(unroll 1)
+/* The shared memory whose size the launch gives. */
+#define TVM_DYNAMIC_SHARED(name) extern __shared__ __align__(16) uint8_t name[];
 TVM_INLINE void tvm_barrier() { __syncthreads(); }
 /* The value of the thread of the warp whose number differs in `bits`; all threads of a warp call it together. */
 TVM_INLINE int tvm_exchange(int x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }

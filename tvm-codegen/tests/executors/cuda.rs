@@ -191,9 +191,9 @@ impl Words {
         plan.memories.iter().for_each(|bytes| self.word(*bytes));
         self.word(plan.steps.len() as u64);
         for step in &plan.steps {
-            let Step::Launch { kernel, grid, block, args } = step;
+            let Step::Launch { kernel, grid, block, shared, args } = step;
             self.word(first + *kernel as u64);
-            grid.iter().chain(block).for_each(|it| self.word((*it).into()));
+            grid.iter().chain(block).chain([shared]).for_each(|it| self.word((*it).into()));
             self.word(args.len() as u64);
             for arg in args {
                 let (kind, value) = match *arg {

@@ -26,6 +26,12 @@
 #define TVM_REMAINDER
 extern char __start_tvm_shared __attribute__((weak)), __stop_tvm_shared __attribute__((weak));
 
+/* The shared memory whose size the launch gives: as much as a multiprocessor has, and the bytes of a block. */
+static const size_t SHARED = 227 * 1024;
+static uint8_t dynamic_shared[SHARED + 256] __align__(256);
+static size_t dynamic_bytes;
+#define TVM_DYNAMIC_SHARED(name) uint8_t *const name = dynamic_shared;
+
 struct Index {
   uint32_t x, y, z;
 };
@@ -110,8 +116,9 @@ TVM_INLINE uint16_t tvm_cvt_f32_f16(float x) {
   return sign | (uint16_t)(last == -24 ? units : units + ((int64_t)(last + 24) << 10));
 }
 
-static void run_block(Index block, bool backwards) {
+static void run_threads(Index block, bool backwards) {
   size_t count = (size_t)block.x * block.y * block.z;
+  memset(dynamic_shared, 0xff, sizeof dynamic_shared);
   if (&__start_tvm_shared) memset(&__start_tvm_shared, 0xff, &__stop_tvm_shared - &__start_tvm_shared);
   auto index = [&](size_t i) { return Index{uint32_t(i % block.x), uint32_t(i / block.x % block.y), uint32_t(i / block.x / block.y)}; };
   auto at = [&](size_t i) { return backwards ? count - 1 - i : i; };
@@ -153,9 +160,17 @@ static void run_block(Index block, bool backwards) {
   }
 }
 
-/* Runs a kernel with these numbers of blocks and threads. */
+static void run_block(Index block, bool backwards) {
+  run_threads(block, backwards);
+  for (size_t i = dynamic_bytes; i < sizeof dynamic_shared; ++i)
+    if (dynamic_shared[i] != 0xff) stop("a write beyond the shared memory of the launch");
+}
+
+/* Runs a kernel with these numbers of blocks and threads, and bytes of shared memory. */
 static void run_grid(const uint32_t *extents, bool barriers, bool backwards) {
   with_fibers = barriers;
+  dynamic_bytes = extents[6];
+  if (dynamic_bytes > SHARED) stop("more shared memory than a GPU has");
   for (uint32_t z = 0; z < extents[2]; ++z)
     for (uint32_t y = 0; y < extents[1]; ++y)
       for (uint32_t x = 0; x < extents[0]; ++x) {
@@ -226,7 +241,7 @@ static int run_calls(const std::vector<Kernel> &kernels) {
     int64_t failure[3] = {0, 0, 0};
     for (uint64_t steps = number(); steps > 0; --steps) {
       const Kernel &kernel = kernels[number()];
-      uint32_t extents[6];
+      uint32_t extents[7];
       for (uint32_t &extent : extents) extent = (uint32_t)number();
       std::vector<uint64_t> values;
       for (uint64_t left = number(); left > 0; --left) {

@@ -18,6 +18,11 @@ const F32: DataType = DataType::F32;
 
 /// `x w` in tiles of `tile` × `tile`, whose operands are in shared memory. Each thread sums one element, in memory of its own.
 fn tiled([m, n, k]: [PrimExpr; 3], tile: i64) -> PrimFunc {
+    tiled_in(Scope::Shared, [m, n, k], tile)
+}
+
+/// The same, with the operands in the scope `scope`.
+fn tiled_in(scope: Scope, [m, n, k]: [PrimExpr; 3], tile: i64) -> PrimFunc {
     let x = te::placeholder("x", [m.clone(), k.clone()], F32);
     let w = te::placeholder("w", [k.clone(), n.clone()], F32);
     let r = te::reduce_axis("r", k);
@@ -35,7 +40,7 @@ fn tiled([m, n, k]: [PrimExpr; 3], tile: i64) -> PrimFunc {
     s.reverse_compute_at(out, jo).unwrap();
     let mut inner = Vec::new();
     for operand in 0..2 {
-        let part = s.cache_read(y, operand, Scope::Shared).unwrap();
+        let part = s.cache_read(y, operand, scope).unwrap();
         s.compute_at(part, ro).unwrap();
         inner.push(part);
     }
@@ -78,7 +83,12 @@ fn tiles_in_shared_memory() {
         tolerance: 1e-5,
     };
     // The programs have threads, which no CPU has.
-    for case in [fixed([16, 24, 32], &mut rng), fixed([13, 7, 19], &mut rng), free] {
+    let dynamic = Case {
+        func: tiled_in(Scope::SharedDyn, symbols(), 4),
+        args: sizes.map(|it| args(it, &mut rng)).to_vec(),
+        tolerance: 1e-5,
+    };
+    for case in [fixed([16, 24, 32], &mut rng), fixed([13, 7, 19], &mut rng), free, dynamic] {
         let module = IRModule::from_prim_func(case.func.clone());
         let programs = lower(&module);
         let calls = [case.args.clone()];
@@ -149,6 +159,33 @@ fn mutants_are_found() {
             Err(_) => true,
         };
         assert!(found, "{what} is not found:\n{kernels}");
+    }
+}
+
+/// Places in the memory whose size the launch gives: a kernel that writes beyond it, or over another buffer, is found.
+#[test]
+fn mutants_of_dynamic_memory_are_found() {
+    let sizes = [13, 9, 18];
+    let module = IRModule::from_prim_func(tiled_in(Scope::SharedDyn, sizes.map(PrimExpr::index), 4));
+    let programs = lower(&module);
+    let source = generator::source(&programs).unwrap();
+    let calls = [vec![args(sizes, &mut Rng(5))]];
+    let want = interpret(&programs, &calls);
+    let plan = source.programs[0].plan(&calls[0][0]).unwrap();
+    let generator::Step::Launch { shared, .. } = &plan.steps[0];
+    assert_eq!(*shared, 2 * 4 * 4 * 4);
+    let Some(right) = emulate_source(&source, &calls) else { return };
+    close(&right.unwrap(), &want);
+    for (from, to) in
+        [("(tvm_dynamic + 64)", "(tvm_dynamic + 80)"), ("(tvm_dynamic + 64)", "(tvm_dynamic + 48)")]
+    {
+        assert!(source.text.contains(from), "{}", source.text);
+        let mutant = generator::CudaSource { text: source.text.replace(from, to), ..source.clone() };
+        let found = match emulate_source(&mutant, &calls).unwrap() {
+            Ok(got) => far(&got, &want).is_some(),
+            Err(_) => true,
+        };
+        assert!(found, "`{to}` is not found");
     }
 }
 

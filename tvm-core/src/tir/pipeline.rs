@@ -86,6 +86,8 @@ pub fn lower_cuda() -> Pass {
         tir::align_storage(),
         tir::flatten_buffer().mandatory(),
         tir::simplify(),
+        tir::loop_partition(),
+        tir::simplify(),
         tir::unroll_loop().mandatory(),
         tir::simplify(),
         tir::remove_no_op(),

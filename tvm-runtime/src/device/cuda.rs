@@ -19,6 +19,7 @@ pub(crate) use code::LoadedCode;
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUdevice_attribute;
@@ -48,6 +49,18 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
 
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
     Gpu::of(device)?.synchronize()
+}
+
+pub(super) fn repeat_launches(
+    device: Device,
+    times: u32,
+    run: impl FnOnce() -> Result<(), RuntimeError>,
+) -> Result<(), RuntimeError> {
+    let gpu = Gpu::of(device)?;
+    gpu.repeats.store(times, Ordering::Relaxed);
+    let result = run();
+    gpu.repeats.store(1, Ordering::Relaxed);
+    result
 }
 
 pub(super) fn timed(

@@ -22,6 +22,14 @@ pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
     unsupported(device)
 }
 
+pub(super) fn repeat_launches(
+    device: Device,
+    _times: u32,
+    _run: impl FnOnce() -> Result<(), RuntimeError>,
+) -> Result<(), RuntimeError> {
+    unsupported(device)
+}
+
 pub(super) fn timed(
     device: Device,
     _run: impl FnOnce() -> Result<(), RuntimeError>,
@@ -47,8 +55,7 @@ impl LoadedCode {
         &self,
         _name: &str,
         _symbol: usize,
-        _grid: [u32; 3],
-        _block: [u32; 3],
+        _launch: ([u32; 3], [u32; 3], u32),
         _values: &[u64],
     ) -> Result<(), RuntimeError> {
         match *self {}

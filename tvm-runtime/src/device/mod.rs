@@ -126,6 +126,23 @@ impl Device {
         }
     }
 
+    /// Runs `run`, and launches each of its kernels so many times, one after the other: what the time of the host grows by is that of
+    /// the driver for these launches alone. A kernel that reads what it writes computes something else then. It holds for all threads
+    /// that use the device meanwhile; the host has no launches.
+    ///
+    /// # Errors
+    /// That of `run`, or when the device cannot be used.
+    pub fn repeat_launches(
+        self,
+        times: u32,
+        run: impl FnOnce() -> Result<(), RuntimeError>,
+    ) -> Result<(), RuntimeError> {
+        match self.kind {
+            DeviceKind::Cpu => run(),
+            DeviceKind::Cuda => cuda::repeat_launches(self, times, run),
+        }
+    }
+
     /// All CUDA devices of this machine that this build can use.
     pub fn all_cuda() -> Vec<Device> {
         (0..).map(Device::cuda).take_while(|device| device.exists()).collect()

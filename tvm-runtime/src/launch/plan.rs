@@ -44,6 +44,8 @@ pub enum Step {
         grid: [u32; 3],
         /// Threads of a block, along x, y and z.
         block: [u32; 3],
+        /// Bytes of shared memory of a block, beside those that the code says.
+        shared: u32,
         /// The arguments.
         args: Vec<Argument>,
     },

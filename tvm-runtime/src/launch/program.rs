@@ -202,7 +202,7 @@ impl DeviceProgram {
             memory.copy_from_host(0, &[0; RECORD])?;
             record = Some(memory);
         }
-        for Step::Launch { kernel, grid, block, args } in &plan.steps {
+        for Step::Launch { kernel, grid, block, shared, args } in &plan.steps {
             let missing = || RuntimeError::Launch { func: sig.name.as_str().into(), message: MISSING.into() };
             let symbol = *self.kernels.get(*kernel).ok_or_else(missing)?;
             let value = |arg: &Argument| match arg {
@@ -214,7 +214,7 @@ impl DeviceProgram {
             // SAFETY: whoever made the program promised that its kernels take what its plan passes, and access what they are
             // given within the bounds that the plan checked. The memories live until the work that was launched has ended:
             // the device frees memory after it.
-            unsafe { code.launch(&sig.name, symbol, *grid, *block, &values)? };
+            unsafe { code.launch(&sig.name, symbol, (*grid, *block, *shared), &values)? };
         }
         if let Some(record) = record {
             let mut bytes = [0u8; RECORD];

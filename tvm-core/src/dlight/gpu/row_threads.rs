@@ -1,15 +1,18 @@
 //! Blocks over the same rows in one kernel: threads of a block divide the elements of a row among them.
 //!
 //! Neighbours read neighbours in memory. What one block of a row gives to the next one is in shared memory: one value of a
-//! reduction, or a row of elements if its length is known and small. Threads that reduce combine their results by shuffles
+//! reduction, or a row of elements: a short one in memory that several blocks of a multiprocessor have beside each other, a long one,
+//! of which most of this memory is asked for at the launch, in `shared.dyn`. Rows that are longer still, or of any length, are read
+//! from the caches each time after the first one. Threads that reduce combine their results by shuffles
 //! ([`lower_cross_thread_reduction`](crate::tir::transform::lower_cross_thread_reduction)).
 
 use super::BUSY;
-use crate::dlight::analysis::{BlockInfo, iterations};
+use crate::dlight::analysis::{Axis, BlockInfo, iterations};
 use crate::dlight::inline::{AGAIN, operations};
 use crate::dlight::row_chain::is_cheap;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::PRAGMA_UNROLL;
 use crate::tir::{Buffer, PrimExpr, Scope, ThreadTag, any_expr};
 
 /// Threads of a block at most: eight warps, of which several blocks fit a multiprocessor of every architecture.
@@ -29,6 +32,15 @@ const OWN_OF_MANY: i64 = 16;
 /// of 256 threads fill it.
 const STAGED: i64 = 16 << 10;
 
+/// Bytes that reductions of long rows have beside the row: the results of all threads of a block, of two reductions of `f64`.
+const PARTIAL: i64 = 2 * 8 * MOST_THREADS + (1 << 10);
+
+/// Threads that a multiprocessor runs at least, where the memory of its blocks allows few of them.
+const THREADS_OF_ALL: i64 = 1024;
+
+/// Elements of a thread that are under way at a time.
+const UNDER_WAY: i64 = 8;
+
 /// How the threads of a block are divided.
 #[derive(Clone, Copy)]
 pub(super) struct Threads {
@@ -36,6 +48,8 @@ pub(super) struct Threads {
     row: i64,
     /// Rows of a block.
     side: i64,
+    /// Elements of a row, if that is known.
+    length: Option<i64>,
 }
 
 impl Threads {
@@ -62,7 +76,7 @@ impl Threads {
         while side > 1 && rows.is_some_and(|rows| rows < 2 * side) {
             side /= 2;
         }
-        Threads { row, side }
+        Threads { row, side, length }
     }
 }
 
@@ -75,19 +89,21 @@ pub(super) fn one_kernel(
     limits: &GpuLimits,
 ) -> Result<Option<String>, ScheduleError> {
     let Some((last, others)) = members.split_last() else { return Ok(None) };
-    let mut bytes = 0i64;
+    let (mut bytes, mut kept) = (0i64, false);
     for info in others.iter().filter(|it| !it.reduces) {
         let size = row_bytes(info, lead);
         let fits = size.is_some_and(|size| bytes.saturating_add(size) <= STAGED);
         let staged = if one_value(info, lead) { !is_short(info) } else { fits && !is_cheap(s, info, lead) };
         if staged {
             bytes += size.unwrap_or(0);
+            kept |= !one_value(info, lead);
             continue;
         }
         let block = s.block(&info.name)?;
         if s.compute_inline(block).is_err() {
             let Some(size) = size.filter(|_| fits) else { return Ok(None) };
             bytes += size;
+            kept = true;
         }
     }
     let members: Vec<BlockInfo> = members.iter().filter_map(|it| BlockInfo::of(s, &it.name)).collect();
@@ -96,7 +112,7 @@ pub(super) fn one_kernel(
     }
     let length = longest(&members, lead);
     let rows = iterations(&last.axes[..lead]);
-    let Threads { row, mut side } = Threads::of(length, rows, limits);
+    let Threads { mut row, mut side, length } = Threads::of(length, rows, limits);
     // Several blocks divide rows without a rest: all of them have the same ones.
     let innermost = last.axes[..lead].last().and_then(|axis| axis.extent.as_int());
     while side > 1 && members.len() > 1 && innermost.is_none_or(|rows| rows % side != 0) {
@@ -108,19 +124,42 @@ pub(super) fn one_kernel(
     let mut blocks = vec![(anchor, last.axes.len() - lead)];
     if lead == 0 {
         let rows = s.add_unit_loop(target)?;
-        bind(s, &[rows], &blocks, Threads { row, side: 1 })?;
+        bind(s, &[rows], &blocks, Threads { row, side: 1, length })?;
         return Ok(Some(format!("{row} threads for all elements")));
     }
-    for operand in shared_operands(&members, lead) {
-        let size = length.and_then(|length| length.checked_mul(operand.dtype.bytes() as i64));
-        let Some(size) = size.filter(|size| bytes.saturating_add(*size) <= STAGED) else { continue };
+    let (mut long, most) = (0i64, most_elements(&members, lead));
+    // Where a row that is computed of them is kept, its operands are read once more at most.
+    let operands = if kept { Vec::new() } else { shared_operands(&members, lead) };
+    for operand in operands {
+        let size = most.and_then(|length| length.checked_mul(operand.dtype.bytes() as i64));
+        let Some(size) = size else { continue };
+        let scope = if bytes.saturating_add(size) <= STAGED { Scope::Shared } else { Scope::SharedDyn };
+        let fits = match scope {
+            // Other short rows are in the cache of the multiprocessor when they are read again.
+            Scope::Shared => length.is_some() && same_axes(&members, &operand),
+            _ => bytes.saturating_add(long).saturating_add(size) <= limits.shared_bytes - PARTIAL,
+        };
+        if !fits {
+            continue;
+        }
         let Some(reader) = members.iter().find(|it| reads(it, &operand)) else { continue };
         let reader = s.block(&reader.name)?;
         let mut fork = s.clone();
-        if let Ok(copy) = fork.cache_read(reader, &*operand.name, Scope::Shared) {
+        if let Ok(copy) = fork.cache_read(reader, &*operand.name, scope) {
             *s = fork;
-            bytes += size;
+            match scope {
+                Scope::SharedDyn => long += size,
+                _ => bytes += size,
+            }
             blocks.push((copy, operand.shape.len() - lead));
+        }
+    }
+    if long > 0 {
+        // As many blocks fit a multiprocessor as their rows.
+        let blocks = (limits.shared_bytes / (bytes + long)).max(1);
+        side = 1;
+        while row * blocks < THREADS_OF_ALL && 2 * row <= limits.threads_per_block {
+            row *= 2;
         }
     }
     let copies = blocks.len();
@@ -136,8 +175,10 @@ pub(super) fn one_kernel(
     while side > 1 && bytes * side > STAGED {
         side /= 2;
     }
-    bind(s, &loops[..lead], &blocks, Threads { row, side })?;
-    let shared = if bytes > 0 { format!(", {bytes} bytes of each in shared memory") } else { String::new() };
+    bind(s, &loops[..lead], &blocks, Threads { row, side, length })?;
+    let of_row = bytes + long;
+    let shared =
+        if of_row > 0 { format!(", {of_row} bytes of each in shared memory") } else { String::new() };
     Ok(Some(format!("{row} threads for a row of {lead} axes, {side} rows in a block{shared}")))
 }
 
@@ -188,6 +229,10 @@ fn bind(
             several => s.fuse_n(several)?,
         };
         let [rest, element] = s.split(elements, [None, Some(threads.row)])?;
+        // Short loops are unrolled anyway.
+        if threads.length.is_none_or(|length| length > 2 * UNDER_WAY * threads.row) {
+            s.annotate(rest, PRAGMA_UNROLL, UNDER_WAY)?;
+        }
         s.reorder([element, rest])?;
         s.bind(element, ThreadTag::ThreadIdxX)?;
     }
@@ -219,6 +264,15 @@ fn longest(members: &[BlockInfo], lead: usize) -> Option<i64> {
         .try_fold(1, |longest, it| Some(longest.max(it?)))
 }
 
+/// The same, where dimensions have bounds: more elements than any row has.
+fn most_elements(members: &[BlockInfo], lead: usize) -> Option<i64> {
+    let most = |extent: &PrimExpr| extent.as_int().or_else(|| extent.as_var()?.bound()?.max());
+    let of = |info: &BlockInfo| {
+        info.axes[lead..].iter().try_fold(1i64, |count, axis| count.checked_mul(most(&axis.extent)?))
+    };
+    members.iter().map(of).try_fold(1, |longest, it| Some(longest.max(it?)))
+}
+
 fn reads(info: &BlockInfo, buffer: &Buffer) -> bool {
     info.loads.iter().any(|load| load.buffer == *buffer)
 }
@@ -226,20 +280,38 @@ fn reads(info: &BlockInfo, buffer: &Buffer) -> bool {
 /// The buffers of which several blocks read the elements of a row, each its own row, and which none of them makes.
 fn shared_operands(members: &[BlockInfo], lead: usize) -> Vec<Buffer> {
     let mut found: Vec<Buffer> = Vec::new();
-    let of_row = |info: &BlockInfo, buffer: &Buffer| {
-        info.loads.iter().filter(|load| load.buffer == *buffer).all(|load| {
-            load.indices.len() == info.axes.len()
-                && load.indices.iter().zip(&info.axes).all(|(index, axis)| index.as_var() == Some(&axis.var))
-        })
-    };
     for load in members.iter().flat_map(|info| &info.loads) {
         let buffer = &load.buffer;
         let made = members.iter().any(|it| it.store.as_ref().is_some_and(|store| store.buffer == *buffer));
         let readers: Vec<&BlockInfo> = members.iter().filter(|it| reads(it, buffer)).collect();
-        let rows = readers.iter().all(|info| of_row(info, buffer) && info.axes.len() > lead);
+        let rows = readers.iter().all(|info| {
+            info.loads.iter().filter(|it| it.buffer == *buffer).all(|it| is_of_row(info, &it.indices, lead))
+        });
         if !made && rows && readers.len() > 1 && !found.contains(buffer) {
             found.push(buffer.clone());
         }
     }
     found
+}
+
+/// True if all blocks that read `buffer` have as many axes as it has.
+fn same_axes(members: &[BlockInfo], buffer: &Buffer) -> bool {
+    members.iter().filter(|it| reads(it, buffer)).all(|it| it.axes.len() == buffer.shape.len())
+}
+
+/// True if `indices` are the axes of the block in their order; those of one value may be missing after the first `lead` ones.
+fn is_of_row(info: &BlockInfo, indices: &[PrimExpr], lead: usize) -> bool {
+    if info.axes.len() <= lead || indices.len() <= lead {
+        return false;
+    }
+    let is = |index: &PrimExpr, axis: &Axis| index.as_var() == Some(&axis.var);
+    let (rows, own) = info.axes.split_at(lead);
+    let mut left = indices[lead..].iter();
+    let in_order = own
+        .iter()
+        .filter(|axis| !axis.extent.is_const(1))
+        .all(|axis| left.by_ref().find(|index| !index.is_const(0)).is_some_and(|index| is(index, axis)));
+    in_order
+        && left.all(|index| index.is_const(0))
+        && indices.iter().zip(rows).all(|(index, axis)| is(index, axis))
 }

@@ -1,6 +1,7 @@
 //! Which loops the rules bind, and that the programs compute what they did.
 
 mod conv;
+mod long_rows;
 
 use tvm_runtime::DataType;
 

@@ -72,6 +72,9 @@ impl DeviceKernel {
         let mut used = Used::default();
         used.own.extend(kernel.threads.iter().map(|(_, var, _)| var.id()));
         used.allocated.extend(kernel.shared.iter().map(|it| it.buffer.id));
+        for (_, place) in kernel.dynamic().buffers {
+            used.visit_expr(&place);
+        }
         used.visit_stmt(&kernel.body);
         kernel.vars = used.vars.into_values().collect();
         kernel.buffers = used.buffers.into_values().collect();
@@ -116,10 +119,56 @@ impl DeviceKernel {
         [ThreadTag::ThreadIdxX, ThreadTag::ThreadIdxY, ThreadTag::ThreadIdxZ].map(|tag| self.extent(tag))
     }
 
+    /// What of the shared memory has its size from the launch (scope `shared.dyn`), with the byte at which each buffer begins.
+    /// Requires flat buffers.
+    pub fn dynamic(&self) -> DynamicShared<'_> {
+        let all = self.shared.iter().filter(|it| it.buffer.scope == Scope::SharedDyn);
+        // First those whose places are constants.
+        let (constant, symbolic): (Vec<_>, Vec<_>) = all.partition(|it| bytes_of(it).as_int().is_some());
+        let (mut buffers, mut end) = (Vec::new(), 0);
+        for alloc in constant {
+            buffers.push((alloc, PrimExpr::index(end)));
+            end = bytes_of(alloc).as_int().map_or(i64::MAX, |bytes| end.saturating_add(bytes));
+        }
+        let mut end = PrimExpr::index(end);
+        for alloc in symbolic {
+            buffers.push((alloc, end.clone()));
+            end = end + bytes_of(alloc);
+        }
+        DynamicShared { buffers, bytes: end }
+    }
+
     fn extent(&self, tag: ThreadTag) -> PrimExpr {
         let found = self.threads.iter().find(|it| it.0 == tag);
         found.map_or_else(|| PrimExpr::index(1), |it| it.2.clone())
     }
+}
+
+/// The shared memory of a block whose size the launch gives.
+#[derive(Clone, Debug)]
+pub struct DynamicShared<'a> {
+    /// The buffers, and the byte at which each of them begins.
+    pub buffers: Vec<(&'a AllocBuffer, PrimExpr)>,
+    /// The bytes of all of them.
+    pub bytes: PrimExpr,
+}
+
+/// The widest load of a thread; every buffer begins at a multiple of so many bytes.
+const ALIGNMENT: i64 = 16;
+
+/// The bytes of a flat buffer, as a multiple of the alignment.
+fn bytes_of(alloc: &AllocBuffer) -> PrimExpr {
+    let size = alloc.buffer.dtype.bytes() as i64;
+    let count = |it: &PrimExpr| it.as_int().map(|it| it.max(0));
+    let constant = alloc.buffer.shape.iter().try_fold(size, |bytes, it| bytes.checked_mul(count(it)?));
+    if let Some(bytes) = constant {
+        return PrimExpr::index((bytes.saturating_add(ALIGNMENT - 1)) / ALIGNMENT * ALIGNMENT);
+    }
+    let extents = alloc.buffer.shape.iter().map(|it| it.clone().max(0));
+    let elements = extents.reduce(|a, b| a * b).unwrap_or_else(|| PrimExpr::index(1));
+    // So many elements have a whole number of units of the alignment.
+    let unit = (ALIGNMENT / size).max(1);
+    (elements + (unit - 1)).floordiv(unit) * (unit * size)
 }
 
 /// True for memory that the threads of a block share.

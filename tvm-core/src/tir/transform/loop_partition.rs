@@ -5,6 +5,9 @@
 //! whatever the inner loops do, without them, and one over the rest. The rest ends where the conditions fail whatever the inner loops
 //! do; a long vectorized loop that ends so becomes a loop over vectors.
 //!
+//! In a kernel, threads around a loop count as loops inside of it: there are two loops, which all threads run, and conditions are
+//! left in the last iterations alone. This is done for loops without other loops and barriers inside.
+//!
 //! TVM counterpart: `LoopPartition`, which also divides loops at conditions of the source.
 //! Requires: statements without blocks. Ensures: the iterations run in the same order, under the same conditions.
 
@@ -18,7 +21,8 @@ use crate::ir::Var;
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::{conjunction, slack};
 use crate::tir::{
-    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, Visitor, any_expr, uses_var, walk_stmt,
+    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, ThreadTag, Visitor, any_expr, uses_var,
+    walk_stmt,
 };
 
 /// How many loops around one another are divided: each doubles the code.
@@ -27,14 +31,22 @@ const MAX_DEPTH: usize = 3;
 /// Iterations of a part of a vectorized loop that ends early; longer ones become a loop over such parts.
 const PART: i64 = 64;
 
+/// Iterations from which on a loop of a thread is divided: shorter ones are unrolled, and their conditions cost little.
+const LEAST_OF_THREAD: i64 = 8;
+
 /// Larger constants are not taken for parts of an index.
 const MAX_INDEX_CONSTANT: u64 = 1 << 40;
 
 /// Divides loops at the iterations from which on conditions may fail.
 pub fn loop_partition() -> Pass {
     prim_func_pass("LoopPartition", |func, _, _| {
-        let mut partition =
-            LoopPartition { analyzer: analyzer_for(func), indices: func.symbolic_dims(), depth: 0 };
+        let mut partition = LoopPartition {
+            analyzer: analyzer_for(func),
+            indices: func.symbolic_dims(),
+            depth: 0,
+            blocks: Vec::new(),
+            threads: Vec::new(),
+        };
         Ok(partition.mutate_stmt(&func.body).map(|body| {
             let body = convert(func, &body).unwrap_or(body);
             PrimFunc { body, ..func.clone() }
@@ -48,6 +60,10 @@ struct LoopPartition {
     indices: Vec<Var>,
     /// Number of divided loops around the statement.
     depth: usize,
+    /// The variables of loops over blocks around the statement.
+    blocks: Vec<Var>,
+    /// The loops over threads around it.
+    threads: Vec<For>,
 }
 
 impl Mutator for LoopPartition {
@@ -67,6 +83,18 @@ impl Mutator for LoopPartition {
         };
         if over_indices(&node.min) && over_indices(&node.extent) {
             self.indices.push(node.loop_var.clone());
+        }
+        if let ForKind::ThreadBinding(tag) = node.kind {
+            let (blocks, threads) = (self.blocks.len(), self.threads.len());
+            if matches!(tag, ThreadTag::BlockIdxX | ThreadTag::BlockIdxY | ThreadTag::BlockIdxZ) {
+                self.blocks.push(node.loop_var.clone());
+            } else {
+                self.threads.push(For { body: Stmt::nop(), ..(**node).clone() });
+            }
+            let new = self.walk_stmt(stmt);
+            self.blocks.truncate(blocks);
+            self.threads.truncate(threads);
+            return new;
         }
         match self.divided(node) {
             Some((whole, rest)) => {
@@ -92,6 +120,9 @@ impl LoopPartition {
         {
             return None;
         }
+        if !self.threads.is_empty() && !is_plain(node) {
+            return None;
+        }
         let mut conditions = self.conditions(node);
         conditions.visit_stmt(&node.body);
         let mut end = None;
@@ -104,6 +135,10 @@ impl LoopPartition {
         } else {
             end.max(0)
         });
+        // Each block would have other loops.
+        if self.blocks.iter().any(|it| uses_var(&end, it)) {
+            return None;
+        }
         if self.analyzer.const_int_bound(&end).max < 1 {
             return None;
         }
@@ -125,8 +160,13 @@ impl LoopPartition {
     /// `node` without the last iterations, if they do nothing; `None` if they are no symbolic number.
     fn shortened(&self, node: &For) -> Option<Stmt> {
         let vectorized = node.kind == ForKind::Vectorized;
-        let long = node.extent.as_int().is_none_or(|extent| extent > PART);
-        if !(node.kind == ForKind::Serial || vectorized && long) || !self.indices.contains(&node.loop_var) {
+        // Parts make no more iterations than there were.
+        let long = node.extent.as_int().is_some_and(|extent| extent > PART && extent % PART == 0);
+        let in_kernel = !self.threads.is_empty() || !self.blocks.is_empty();
+        if in_kernel
+            || !(node.kind == ForKind::Serial || vectorized && long)
+            || !self.indices.contains(&node.loop_var)
+        {
             return None;
         }
         let last = self.conditions(node).last_of(&node.body)?;
@@ -151,7 +191,7 @@ impl LoopPartition {
             analyzer: &self.analyzer,
             indices: &self.indices,
             var: &node.loop_var,
-            inner: Vec::new(),
+            inner: self.threads.clone(),
             bound: Vec::new(),
             ends: Vec::new(),
         }
@@ -166,6 +206,15 @@ impl LoopPartition {
             a.min(b)
         }
     }
+}
+
+/// True for a loop of a thread that is long enough for two, and has neither loops nor barriers inside.
+fn is_plain(node: &For) -> bool {
+    fn has_loop(stmt: &Stmt) -> bool {
+        matches!(stmt, Stmt::For(_) | Stmt::While(_) | Stmt::Evaluate(_))
+            || stmt.children().into_iter().any(has_loop)
+    }
+    node.extent.as_int().is_none_or(|extent| extent >= LEAST_OF_THREAD) && !has_loop(&node.body)
 }
 
 /// Finds the conditions in the body of a loop that hold before some iteration, whatever the loops inside do.

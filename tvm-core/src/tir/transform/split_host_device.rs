@@ -100,6 +100,16 @@ impl Host<'_> {
             let product = block.iter().cloned().reduce(|a, b| a * b);
             checks.extend(product.map(|it| at_most(&it, limit, &what, span)));
         }
+        // The others have been compared when the program was compiled.
+        let bytes = kernel.dynamic().bytes;
+        if bytes.as_int().is_none() {
+            let fixed = kernel.shared.iter().filter(|it| it.buffer.scope == Scope::Shared);
+            let fixed =
+                fixed.filter_map(|it| Some(it.buffer.shape[0].as_int()? * it.buffer.dtype.bytes() as i64));
+            let limit = self.limits.shared_bytes - fixed.sum::<i64>();
+            let what = format!("a block has {limit} bytes of shared memory at most");
+            checks.push(at_most(&bytes, limit, &what, span));
+        }
         checks.into_iter()
     }
 }

@@ -4,13 +4,13 @@
 //! Requires: the form that [`split_host_device`](super::split_host_device) makes. Ensures: a launch is within the limits of the
 //! target; programs are unchanged. Extents that are symbolic are checked at the call instead.
 
-use crate::ir::{IrError, Span};
+use crate::ir::{IrError, Span, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::target::{GpuArch, Target};
 use crate::tir::analysis::{DeviceKernel, reads_memory};
 use crate::tir::{
-    AllocBuffer, For, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Scope, Stmt, Visitor, walk_expr,
-    walk_stmt,
+    AllocBuffer, For, ForKind, Intrinsic, PrimCallee, PrimExpr, PrimFunc, Scope, Stmt, Visitor, any_expr,
+    walk_expr, walk_stmt,
 };
 
 /// Rejects kernels that the GPU cannot run.
@@ -56,18 +56,23 @@ impl Verify<'_> {
             let message = format!("a block has {threads} threads in this kernel, {arch} runs at most {most}");
             self.fail(message, "split the loops over threads with smaller factors", &node.span);
         }
-        let (mut fixed, mut all) = (0i64, 0i64);
+        let mut fixed = 0i64;
         for alloc in &kernel.shared {
+            // Of what is symbolic, the call says how large it is.
+            let of_launch = alloc.buffer.scope == Scope::SharedDyn && is_of_launch(kernel, alloc);
             let Some(bytes) = bytes(alloc) else {
-                let message = format!("the size of `{}` in shared memory is no constant", alloc.buffer.name);
-                self.fail(message, "share a tile of a constant size", &alloc.buffer.span);
+                if !of_launch {
+                    let message =
+                        format!("the size of `{}` in shared memory is no constant", alloc.buffer.name);
+                    self.fail(message, SHARE, &alloc.buffer.span);
+                }
                 continue;
             };
-            all = all.saturating_add(bytes);
             if alloc.buffer.scope == Scope::Shared {
                 fixed = fixed.saturating_add(bytes);
             }
         }
+        let all = fixed.saturating_add(kernel.dynamic().bytes.as_int().unwrap_or(0));
         for (bytes, most, what) in [
             (fixed, limits.static_shared_bytes, "in the scope `shared`"),
             (all, limits.shared_bytes, "of shared memory"),
@@ -105,6 +110,19 @@ impl Verify<'_> {
             self.fail(message, "use the scope `shared` or `local`", &node.span);
         }
     }
+}
+
+/// The remedy for a size that is not known.
+const SHARE: &str = "share a tile of a constant size, or use the scope `shared.dyn` with extents that depend on those of parameters alone";
+
+/// True if the size of a shared buffer is known when the kernel is launched.
+fn is_of_launch(kernel: &DeviceKernel, alloc: &AllocBuffer) -> bool {
+    let own = |var: &Var| kernel.threads.iter().any(|it| it.1 == *var);
+    alloc
+        .buffer
+        .shape
+        .iter()
+        .all(|extent| !reads_memory(extent) && !any_expr(extent, &mut |it| it.as_var().is_some_and(own)))
 }
 
 fn axis_of(name: &str) -> usize {

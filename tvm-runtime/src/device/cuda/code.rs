@@ -2,10 +2,11 @@
 #![allow(unsafe_code, reason = "runs code on a device; each block says why it is sound")]
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
-use cudarc::driver::sys::{CUfunction, CUmodule, CUresult, cuDriverGetVersion};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult, cuDriverGetVersion};
 use smallvec::SmallVec;
 
 use super::Device;
@@ -19,7 +20,13 @@ pub(crate) struct LoadedCode {
     gpu: Arc<Gpu>,
     module: CUmodule,
     /// In the order of the symbols of the image.
-    functions: Vec<CUfunction>,
+    functions: Vec<Function>,
+}
+
+/// A kernel, and the bytes of shared memory beside those that its code says with which it may be launched.
+struct Function {
+    handle: CUfunction,
+    shared: Mutex<u32>,
 }
 
 // SAFETY: modules and functions are handles of the driver, which any thread may use once the context is current.
@@ -43,10 +50,11 @@ impl LoadedCode {
             let name = CString::new(symbol.as_str()).map_err(|_| missing())?;
             // SAFETY: the module was loaded above.
             let found = code.gpu.try_call(|| unsafe { result::module::get_function(code.module, name) });
-            code.functions.push(found.map_err(|err| match err.code() {
+            let handle = found.map_err(|err| match err.code() {
                 Some(CUresult::CUDA_ERROR_NOT_FOUND) => missing(),
                 _ => code.gpu.failed(err),
-            })?);
+            })?;
+            code.functions.push(Function { handle, shared: Mutex::new(0) });
         }
         Ok(code)
     }
@@ -60,7 +68,8 @@ impl LoadedCode {
     }
 
     /// Launches the kernel number `symbol` of the image; `name` is the program that it belongs to, for errors. `values` are its
-    /// parameters, each in the low bytes of a number. The call does not wait for the kernel.
+    /// parameters, each in the low bytes of a number. A launch is blocks, threads of each, and the bytes of shared memory of a block
+    /// beside those that the code says. The call does not wait for the kernel.
     ///
     /// # Safety
     /// The kernel has these parameters, and accesses only memory that it may access, which stays allocated until the work on
@@ -72,8 +81,7 @@ impl LoadedCode {
         &self,
         name: &str,
         symbol: usize,
-        grid: [u32; 3],
-        block: [u32; 3],
+        (grid, block, shared): ([u32; 3], [u32; 3], u32),
         values: &[u64],
     ) -> Result<(), RuntimeError> {
         // The context is made current for this thread.
@@ -84,21 +92,25 @@ impl LoadedCode {
         let param = |value: &u64| std::ptr::from_ref(value).cast_mut().cast::<c_void>();
         let mut params: SmallVec<[*mut c_void; 16]> = values.iter().map(param).collect();
         gpu.launches(name);
-        let launched = gpu.try_call(|| {
+        let mut once = || {
             // SAFETY: the function is one of the loaded module, and takes these parameters, which the driver copies during the
             // call (promised by the caller).
             unsafe {
                 let (grid, block) = (grid.into(), block.into());
-                result::launch_kernel(*function, grid, block, 0, gpu.stream, &mut params)
+                result::launch_kernel(function.handle, grid, block, shared, gpu.stream, &mut params)
             }
-        });
+        };
+        let repeats = gpu.repeats.load(Ordering::Relaxed);
+        let launched = function
+            .allow(&gpu, shared)
+            .and_then(|()| gpu.try_call(|| (0..repeats).try_for_each(|_| once())));
         launched.map_err(|err| match (err.code(), gpu.failed(err)) {
             (
                 Some(CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
                 RuntimeError::DeviceFailure { device, message },
             ) => {
                 let message = format!(
-                    "{device}: {message}: it has {grid:?} blocks of {block:?} threads\n  help: smaller blocks need fewer \
+                    "{device}: {message}: it has {grid:?} blocks of {block:?} threads and {shared} bytes of shared memory that the launch gives\n  help: smaller blocks need fewer \
                      registers and less shared memory"
                 );
                 RuntimeError::Launch { func: name.into(), message }
@@ -108,6 +120,25 @@ impl LoadedCode {
             }
             (_, other) => other,
         })
+    }
+}
+
+impl Function {
+    /// Lets the kernel be launched with so many bytes of shared memory; the driver is asked once.
+    fn allow(&self, gpu: &Gpu, shared: u32) -> Result<(), Failure> {
+        if shared == 0 {
+            return Ok(());
+        }
+        let mut allowed = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared <= *allowed {
+            return Ok(());
+        }
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let bytes = i32::try_from(shared).unwrap_or(i32::MAX);
+        // SAFETY: the function is one of a module that is loaded.
+        gpu.try_call(|| unsafe { result::function::set_function_attribute(self.handle, attribute, bytes) })?;
+        *allowed = shared;
+        Ok(())
     }
 }
 

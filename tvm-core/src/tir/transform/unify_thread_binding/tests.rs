@@ -287,6 +287,35 @@ fn kernels_that_are_no_program_of_one_thread() {
     }
 }
 
+/// Each thread of a block fills a part of a tile of so many elements, in the scope `shared.dyn`, and reads another one.
+fn filled(elements: PrimExpr) -> PrimFunc {
+    let [bx, t, u] = ["bx", "t", "u"].map(Var::index);
+    program(|x, y| {
+        let tile = Buffer::with_scope("tile", [elements.clone()], I64, Scope::SharedDyn);
+        let each = |var: &Var, body: &dyn Fn(PrimExpr) -> Stmt| {
+            let i = Var::index("i");
+            let part = elements.clone().floordiv(4);
+            let at = PrimExpr::from(var) * &part + PrimExpr::from(&i);
+            bound(ThreadTag::ThreadIdxX, var, 4, For::serial(i, part, body(at)).into())
+        };
+        let fill = each(&t, &|at| Stmt::store(&tile, [at.clone()], x.load([at.floormod(4096)])));
+        let drain = each(&u, &|at| Stmt::store(y, [at.clone().min(4095)], tile.load([at])));
+        let alloc = AllocBuffer::new(tile.clone()).into();
+        Stmt::seq([alloc, bound(ThreadTag::BlockIdxX, &bx, 1, Stmt::seq([fill, drain]))])
+    })
+}
+
+/// More shared memory than a kernel has by itself is asked for at the launch.
+#[test]
+fn memory_of_the_launch() {
+    let lowered = unchecked(&filled(9000.into())).unwrap();
+    let [kernel] = &DeviceKernel::all(&lowered)[..] else { panic!("{lowered}") };
+    assert_eq!(kernel.dynamic().bytes.as_int(), Some(72_000));
+    let err = unchecked(&filled(20_868.into())).map(|it| it.to_string()).unwrap_err();
+    let want = "a block has 166944 bytes of shared memory in this kernel, sm_80 has at most 166912";
+    assert!(err.contains(want), "{err}");
+}
+
 /// Iterations that write other elements of shared memory than the others do not wait for each other.
 #[test]
 fn loops_that_fill_shared_memory() {
