@@ -29,13 +29,13 @@ impl ThreadPool for Eager {
     }
 }
 
-/// The code generators of this build.
+/// The code generators of this build that no other run checks.
 pub(crate) fn targets() -> Vec<Target> {
-    let mut targets = vec![Target::c()];
-    if cfg!(feature = "llvm") {
-        targets.push(Target::llvm());
+    match cfg!(feature = "llvm") {
+        true if tvm_testing::llvm_alone() => vec![Target::llvm()],
+        true => vec![Target::c(), Target::llvm()],
+        false => vec![Target::c()],
     }
-    targets
 }
 
 /// Compiles the programs for `target` as one unit and compares each with its kernel; returns the index and the

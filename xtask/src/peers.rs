@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::setup;
-use crate::step::workspace_root;
+use crate::step::{target_dir, workspace_root};
 
 /// Runs the comparison of speed (`peers/src/main.rs`); what it does not know itself are the options to build with.
 ///
@@ -46,9 +46,7 @@ fn tvmc(cargo: &str) -> Result<PathBuf, String> {
         );
     }
     run(&mut build, "cargo build --release -p tvm-cli")?;
-    let folder =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
-    Ok(folder.join("release").join(format!("tvmc{}", std::env::consts::EXE_SUFFIX)))
+    Ok(target_dir().join("release").join(format!("tvmc{}", std::env::consts::EXE_SUFFIX)))
 }
 
 fn run(command: &mut Command, shown: &str) -> Result<(), String> {

@@ -1,16 +1,45 @@
 //! `cargo xtask test | ci | bless`: lists of cargo commands, ordered so that a mistake is found early.
 //!
-//! There are few feature sets on purpose, because each of them compiles the workspace again. Code that depends on the
-//! feature `llvm` is in five packages; only their tests run a second time with it.
+//! There are few feature sets on purpose, because each of them compiles the workspace again: `rayon` and `cuda` together (a test
+//! of a GPU brings a driver that runs kernels on the CPU), then `llvm` without them. Code that depends on the feature `llvm` is
+//! in five packages; only their tests run with it, and those of `tvm-runtime`, which then run without `cuda`. Programs and
+//! examples are built beside the tests, so that they share libraries, and are started afterwards.
 
 use std::process::Command;
 
 use crate::setup;
-use crate::step::{Steps, run, workspace_root};
+use crate::step::{Steps, run, target_dir, workspace_root};
 
-/// The packages that have the feature `llvm`.
-const WITH_LLVM: [&str; 10] =
-    ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli", "-p", "build_rs_app"];
+/// The packages that have the feature `llvm`, and the runtime.
+const WITH_LLVM: [&str; 12] = [
+    "-p",
+    "tvm",
+    "-p",
+    "tvm-codegen",
+    "-p",
+    "tvm-build",
+    "-p",
+    "tvm-cli",
+    "-p",
+    "build_rs_app",
+    "-p",
+    "tvm-runtime",
+];
+
+/// Tests that compile no kernel, or only for GPUs: the feature `llvm` changes nothing in them. (The harness counts them as
+/// filtered out.)
+const THE_SAME_WITH_LLVM: [&str; 7] = [
+    "wrong_programs_are_refused_in_these_words",
+    "short::fuzz_short_schedules",
+    "gpu_schedules::fuzz_gpu_schedules",
+    "gpu_schedules::programs_without_a_schedule_become_kernels",
+    "default_schedules::gpu::fuzz_default_gpu",
+    "graphs::fuzz_graphs",
+    "roundtrip::fuzz_roundtrip",
+];
+
+/// Programs that are run, of packages that have no integration tests, for which Cargo would build them.
+const PROGRAMS: [&str; 3] = ["voice_activity", "file_type", "semantic_search"];
 
 /// Runs all tests.
 ///
@@ -38,7 +67,8 @@ pub(crate) fn ci() -> Result<(), String> {
     steps.cargo("clippy", &[], &with(&["clippy", "--workspace", "--all-targets"], &deny))?;
     let features = ["--workspace", "--all-targets", "--features", "llvm,llvm-dynamic,cuda,rayon"];
     steps.cargo("clippy, all features", &[], &with(&with(&["clippy"], &features), &deny))?;
-    steps.cargo("docs", &[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps"])?;
+    let rustdoc = [("RUSTDOCFLAGS", "-D warnings")];
+    steps.cargo("docs", &rustdoc, &["doc", "--workspace", "--no-deps"])?;
     tests(&mut steps)?;
     steps.summary();
     Ok(())
@@ -79,51 +109,44 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 }
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
-    steps.cargo("cuda compiles", &[], &["check", "--workspace", "--all-targets", "--features", "cuda"])?;
-    // On a fake driver, with kernels that run on the CPU.
-    let cuda = [
-        "test",
-        "-p",
-        "tvm",
-        "-p",
-        "tvm-runtime",
-        "--features",
-        "cuda",
-        "--test",
-        "cuda",
-        "--test",
-        "cuda_driver",
-    ];
-    steps.cargo("tests, cuda", &[], &cuda)?;
+    let features = ["--workspace", "--features", "rayon,cuda"];
+    let programs: Vec<&str> = PROGRAMS.iter().flat_map(|it| ["--bin", it]).collect();
+    let all = with(&with(&["build"], &features), &["--tests", "--examples"]);
+    steps.cargo("build", &[], &with(&all, &programs))?;
+    steps.cargo("tests", &[], &with(&["test"], &features))?;
     if cfg!(target_os = "linux") {
-        models_on_a_fake_gpu(steps)?;
-    }
-    steps.cargo("tests", &[], &["test", "--workspace", "--features", "rayon"])?;
-    for example in ["quickstart", "relay_list", "custom_pass"] {
-        steps.cargo(example, &[], &["run", "--quiet", "--example", example])?;
+        models_on_a_fake_gpu(steps, &features)?;
     }
     // Without a GPU they run on the CPU.
-    for example in ["quickstart", "gpu_matmul"] {
-        let run = ["run", "--quiet", "--features", "cuda", "--example", example];
-        steps.cargo(&format!("{example}, cuda"), &[], &run)?;
+    for example in ["quickstart", "gpu_matmul", "relay_list", "custom_pass"] {
+        program(steps, example, &format!("examples/{example}"), &[])?;
     }
     // They check what they find, and say `SKIPPED` where there is no model.
-    for example in ["voice_activity", "file_type", "semantic_search"] {
-        steps.cargo(example, &[], &["run", "--quiet", "-p", example])?;
+    for name in PROGRAMS {
+        program(steps, name, name, &[])?;
     }
-    steps.cargo("tests, llvm", &[], &llvm_tests())?;
-    // `llvm` alone makes LLVM a part of the program, which need not find a shared library.
-    steps.cargo(
-        "tvmc, llvm inside",
-        &[],
-        &["run", "--quiet", "-p", "tvm-cli", "--features", "llvm", "--", "doctor"],
-    )
+    let skip: Vec<&str> = THE_SAME_WITH_LLVM.iter().flat_map(|it| ["--skip", it]).collect();
+    let test = with(&with(&llvm_tests(), &["--"]), &skip);
+    steps.cargo("tests, llvm", &[("TVM_TEST_LLVM_ALONE", "1")], &test)?;
+    program(steps, "quickstart, llvm", "examples/quickstart", &[])?;
+    // `llvm` alone makes LLVM a part of the program, which need not find a shared library. A test of it has libraries in common
+    // with the tests before.
+    let inside = ["--features", "llvm", "--test", "profile", "--no-run"];
+    steps.cargo("build, llvm inside", &[], &with(&with(&["test"], &WITH_LLVM), &inside))?;
+    program(steps, "tvmc, llvm inside", "tvmc", &["doctor"])
+}
+
+/// Runs a program that was built before.
+fn program(steps: &mut Steps, name: &str, file: &str, args: &[&str]) -> Result<(), String> {
+    let path = target_dir().join("debug").join(format!("{file}{}", std::env::consts::EXE_SUFFIX));
+    let shown = [&[&*path.display().to_string()], args].concat().join(" ");
+    steps.run(name, &shown, || run(Command::new(&path).args(args).current_dir(workspace_root()), &shown))
 }
 
 /// Runs small ONNX models with control flow, sequences, strings and extents of their own on a GPU whose driver and kernels run on
 /// the CPU.
-fn models_on_a_fake_gpu(steps: &mut Steps) -> Result<(), String> {
-    let dir = workspace_root().join("target").join("fake_gpu");
+fn models_on_a_fake_gpu(steps: &mut Steps, features: &[&str]) -> Result<(), String> {
+    let dir = target_dir().join("fake_gpu");
     steps.run("fake driver", "cc tvm-runtime/tests/fake_cuda.c", || {
         std::fs::create_dir_all(&dir).map_err(|err| err.to_string())?;
         let mut cc = Command::new("cc");
@@ -132,7 +155,7 @@ fn models_on_a_fake_gpu(steps: &mut Steps) -> Result<(), String> {
     })?;
     let dir = dir.display().to_string();
     let env = [("LD_LIBRARY_PATH", &*dir), ("TVM_TEST_FAKE_GPU", "1")];
-    let test = ["test", "-p", "tvm", "--features", "cuda", "--test", "onnx", "--"];
+    let test = with(&with(&["test"], features), &["--test", "onnx", "--"]);
     let models = [
         "control::",
         "recurrent::",

@@ -29,6 +29,7 @@ fn stored_before(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m>) {
     }
 }
 
+#[test]
 fn main() {
     let x = [[1.0f32, 2.0], [3.0, 4.0]].concat();
     let x = Tensor::from_slice(&x, &[2, 2]).unwrap();

@@ -7,6 +7,7 @@ fn scale(x: &Tensor<f32, n>, s: f32, y: &mut Tensor<f32, n>) {
     }
 }
 
+#[test]
 fn main() {
     let mut y = vec![0.0f32; 2];
     scale::reference(&[1.0f32, 2.0], 3.0, &mut y).unwrap();

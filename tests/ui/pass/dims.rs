@@ -10,6 +10,7 @@ fn double(x: &Tensor<f32, n>, m_: &Tensor<f32, m, WIDTH, k>, y: &mut Tensor<f32,
     }
 }
 
+#[test]
 fn main() {
     let func = double::prim_func().unwrap();
     assert_eq!(func.symbolic_dims().len(), 3);

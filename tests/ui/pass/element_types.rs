@@ -15,6 +15,7 @@ fn square<T: Element>(x: &Tensor<T, n>, y: &mut Tensor<T, n>) {
     }
 }
 
+#[test]
 fn main() {
     let mut z = [0.0f32];
     add(&[1.0f32], &[2.0f64], &mut z).unwrap();

@@ -10,6 +10,7 @@ fn act(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
+#[test]
 fn main() {
     act::prim_func().unwrap();
 }

@@ -12,6 +12,7 @@ fn swap(x: Tensor<f32, n>, y: Tensor<i32, 3>) -> (Tensor<i32, 3>, Tensor<f32, n>
     (x + x, relu(y))
 }
 
+#[test]
 fn main() {
     gate::module().unwrap();
     swap::module().unwrap();

@@ -22,6 +22,7 @@ fn head(l: List, otherwise: Tensor<f32>) -> Tensor<f32> {
     }
 }
 
+#[test]
 fn main() {
     let f = relay!(|l: List, k: Tensor<f32>| -> Tensor<f32> { head(map(|x| x * k, l), 0.0) });
     f.module().unwrap();

@@ -32,6 +32,7 @@ pub mod net {
     }
 }
 
+#[test]
 fn main() {
     let module = net::module().unwrap();
     assert_eq!(module.functions().count(), 3);

@@ -18,6 +18,7 @@ fn cast(x: TensorDyn<f32>) -> Tensor<f16, 4> {
     astype(y, f16)
 }
 
+#[test]
 fn main() {
     dense::module().unwrap();
     join::module().unwrap();

@@ -31,6 +31,7 @@ fn locals(x: Tensor<f32, n>, on: bool, k: i64) -> Tensor<f32, n> {
     if prim(on && n < 4) { x } else { twice(x) }
 }
 
+#[test]
 fn main() {
     let module = cells::module().unwrap();
     assert!(module.lookup("main.0").is_some());

@@ -32,7 +32,15 @@ fn caller(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     scale(&t, sq(x[[0]]) + 1.0, y);
     inner::squares::<f32>(&y, &mut t);
     if n > 3 {
-        scale(&t, { let a = 1.0; let b = a + 1.0; b * a }, &mut y)
+        scale(
+            &t,
+            {
+                let a = 1.0;
+                let b = a + 1.0;
+                b * a
+            },
+            &mut y,
+        )
     }
     for i in 0..n {
         let last = if i + 1 < n {
@@ -45,6 +53,7 @@ fn caller(x: &Tensor<f32, n>, y: &mut Tensor<f32, n>) {
     }
 }
 
+#[test]
 fn main() {
     caller::prim_func().unwrap();
     assert_eq!(sq(3), 9);

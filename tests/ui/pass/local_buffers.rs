@@ -15,6 +15,7 @@ fn smooth(x: &Tensor<f32, n, 8>, y: &mut Tensor<f32, n>) {
     }
 }
 
+#[test]
 fn main() {
     let x = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0], &[1, 8]).unwrap();
     let mut y = [0.0f32];

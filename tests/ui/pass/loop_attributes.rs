@@ -25,6 +25,7 @@ fn on_gpu(x: &Tensor<f32, m, n>, y: &mut Tensor<f32, m, n>) {
     }
 }
 
+#[test]
 fn main() {
     copy::prim_func().unwrap();
     on_gpu::prim_func().unwrap();

@@ -14,7 +14,11 @@ fn block_sum(lit: &Tensor<f32, grid>, init: f32, out: &mut Tensor<f32>) {
 
 /// Names of the expansion itself, also where literals become calls.
 #[prim_func]
-fn generated<T: Element>(__b: &Tensor<T, __sig>, __args: &Tensor<T, { __sig * 2 }>, __a0: &mut Tensor<T, __sig>) {
+fn generated<T: Element>(
+    __b: &Tensor<T, __sig>,
+    __args: &Tensor<T, { __sig * 2 }>,
+    __a0: &mut Tensor<T, __sig>,
+) {
     for __value in 0..__sig {
         let __first = __b[[__value]];
         __a0[[__value]] = __first;
@@ -30,6 +34,7 @@ fn dims(exp: &Tensor<f32, max>, min: &mut Tensor<f32, max>) {
     }
 }
 
+#[test]
 fn main() {
     let mut out = [0.0f32; 2];
     generated::<f32>(&[1.0f32, 2.0], &[1.0f32, 2.0, 3.0, 4.0], &mut out).unwrap();

@@ -19,6 +19,7 @@ fn first(x: &Tensor<f32, 128>, y: &mut Tensor<f32, 64>) {
     }
 }
 
+#[test]
 fn main() {
     scale::prim_func().unwrap();
     first::prim_func().unwrap();

@@ -21,6 +21,7 @@ fn sum(x: &Tensor<f32, n>, limit: i64, y: &mut Tensor<f32>) {
     y[[]] = acc;
 }
 
+#[test]
 fn main() {
     let mut y = Tensor::scalar(0.0f32);
     sum(&[-1.0f32, 2.0, 3.0], 2i64, &mut y).unwrap();

@@ -15,6 +15,7 @@ fn tiled(s: &mut Schedule) -> Result<(), ScheduleError> {
     s.parallel(outer)
 }
 
+#[test]
 fn main() {
     let func = tiled::apply(fill::prim_func().unwrap()).unwrap();
     tiled(&mut Schedule::new(func).unwrap()).unwrap_err();

@@ -18,6 +18,7 @@ mod kernels {
     }
 }
 
+#[test]
 fn main() {
     use tvm::script::PrimFuncDef;
     let mut y = [0.0f32; 2];

@@ -14,8 +14,17 @@ use super::cuda::{self, copy};
 use super::data::{Rng, assert_close, call, random};
 use super::programs::{block, buffer, f32, func, loops};
 
-/// The executors that must agree with the interpreter.
+/// The executors that must agree with the interpreter and that no other run checks.
 pub(crate) fn targets() -> Vec<Target> {
+    if llvm_alone() { vec![Target::llvm()] } else { all_targets() }
+}
+
+fn llvm_alone() -> bool {
+    cfg!(feature = "llvm") && tvm_testing::llvm_alone()
+}
+
+/// The code generators for CPUs of this build, for tests that compare them with each other.
+pub(crate) fn all_targets() -> Vec<Target> {
     let mut targets = vec![Target::c()];
     if cfg!(feature = "llvm") {
         targets.push(Target::llvm());
@@ -38,7 +47,9 @@ pub(crate) fn check(cases: &[Case]) {
 /// As [`check`], but only at this optimisation level: the C compiler takes long for hundreds of functions.
 pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
     let want = check_on(opt_level, cases, &targets());
-    check_cuda(cases, &want);
+    if !llvm_alone() {
+        check_cuda(cases, &want);
+    }
 }
 
 /// Runs the programs on the executors of CUDA kernels, and compares all tensors afterwards with those of `want`.
