@@ -11,6 +11,7 @@
 mod analysis;
 mod cpu;
 mod few_rows;
+mod flat_rows;
 mod gpu;
 mod groups;
 mod inline;
@@ -111,6 +112,9 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s, &topi::ATTENTION_PADDED);
+    if let Some(flat) = flat_rows::flattened(s.func()).filter(|_| at_most.is_none()) {
+        s = Schedule::new(flat).ok()?;
+    }
     groups::divide(&mut s);
     if let Some((func, products)) = narrow::prepared(s.func(), machine) {
         let mut fork = Schedule::new(func).ok()?;

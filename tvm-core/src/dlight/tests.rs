@@ -6,8 +6,10 @@ use tvm_runtime::DataType;
 
 use super::*;
 use crate::arith::dims::simplify_dim;
-use crate::ir::Var;
+use crate::ir::{IRModule, Var};
+use crate::pass::PassContext;
 use crate::te::{self, TensorExpr, compute, create_prim_func, placeholder, reduce_axis, sum};
+use crate::tir::pipeline::lower_tir;
 use crate::tir::{
     AllocBuffer, Block, BlockNames, BlockRealize, Buffer, For, Param, PrimExpr, Stmt, derive_blocks,
 };
@@ -286,6 +288,53 @@ fn large_results_are_streamed() {
             let text = scheduled.to_string();
             assert_eq!(text.contains("streamed = true"), streamed, "{text}");
         }
+    }
+}
+
+/// Sequences of a batch, multiplied with one matrix, with a bias and a residual.
+fn sequences(shape: [PrimExpr; 3]) -> PrimFunc {
+    let [batch, length, terms] = shape.clone();
+    let (a, w) = (input("a", &shape), input("w", &[terms.clone(), 96.into()]));
+    let out = [batch, length, 96.into()];
+    let (bias, residual) = (input("bias", &[96.into()]), input("residual", &out));
+    let k = te::reduce_axis("k", terms);
+    let product = compute("product", out.clone(), &[&a, &w], |i: &[PrimExpr]| {
+        te::sum(a.at([i[0].clone(), i[1].clone(), k.expr()]) * w.at([k.expr(), i[2].clone()]), &[&k])
+    });
+    let y = compute("y", out, &[&product, &bias, &residual], |i: &[PrimExpr]| {
+        product.at(i.to_vec()) + bias.at([i[2].clone()]) + residual.at(i.to_vec())
+    });
+    te::create_prim_func("f", &[a, w, bias, residual], &[y]).unwrap()
+}
+
+#[test]
+fn rows_of_a_batch_are_one_axis() {
+    let index = PrimExpr::index;
+    let symbol = |name| PrimExpr::from(Var::index(name));
+    let cases = [
+        ([index(8), index(16), index(80)], Some("[128, 96]")),
+        ([index(3), index(5), index(80)], Some("[15, 96]")),
+        ([symbol("batch"), index(5), index(80)], Some("[batch * 5, 96]")),
+        // One sequence, and sequences of any length.
+        ([index(1), index(16), index(80)], None),
+        ([index(8), symbol("length"), index(80)], None),
+    ];
+    for (shape, flat) in cases {
+        let (scheduled, applied) = schedule(&sequences(shape), &MACHINE).unwrap();
+        let text = scheduled.to_string();
+        assert!(applied.iter().any(|it| it.rule == "contraction"), "{applied:?}");
+        let local = text.lines().find(|line| line.contains("let mut product_local")).unwrap();
+        let Some(flat) = flat else {
+            assert_eq!(local.matches(", ").count(), 2, "{text}");
+            continue;
+        };
+        assert!(local.contains(flat), "{text}");
+        // Indices are linear again.
+        let context = PassContext::new().target("c -vector-bits=512".parse().unwrap());
+        let lowered =
+            lower_tir().apply_in(IRModule::from_prim_func(scheduled), &context).unwrap().to_string();
+        let body = lowered.split_once("arg_data(args, 4)").unwrap().1;
+        assert!(!body.contains(" % ") && !body.contains(" / 5"), "{lowered}");
     }
 }
 
