@@ -166,7 +166,7 @@ fn launches() {
     // On the device, calls do not wait, and nothing is copied in between.
     let mut there = Tensor::from_slice(&y, &[4]).unwrap().to_device(Device::cuda(0)).unwrap();
     let before = there.clone();
-    Device::cuda(0).repeat_launches(3, || add.call(0.0, &mut there).map_err(|err| err.into())).unwrap();
+    Device::cuda(0).repeat_launches(3, || add.call(0.0, &mut there)).unwrap();
     for _ in 0..10 {
         add.call(1.0, &mut there).unwrap();
     }

@@ -31,7 +31,6 @@ use crate::target::{GpuArch, Machine, TargetKind};
 use crate::tir::schedule::{IS_SCHEDULED, Schedule, ScheduleError};
 use crate::tir::transform::with_own_dims;
 use crate::tir::{BlockRealize, ForKind, PrimFunc, Stmt, Visitor, walk_stmt};
-use crate::topi;
 
 use analysis::{AtMost, BlockInfo};
 pub use gpu::schedule_for_gpu;
@@ -111,14 +110,14 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 /// `func` scheduled by the rules, for a dimension in some range.
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
     let mut s = Schedule::new(func).ok()?;
-    inline::inline(&mut s, &topi::ATTENTION_PADDED);
+    inline::inline(&mut s, &cpu::PADDED_OF_ATTENTION);
     if let Some(flat) = flat_rows::flattened(s.func()).filter(|_| at_most.is_none()) {
         s = Schedule::new(flat).ok()?;
     }
     groups::divide(&mut s);
     if let Some((func, products)) = narrow::prepared(s.func(), machine) {
         let mut fork = Schedule::new(func).ok()?;
-        inline::inline(&mut fork, &topi::ATTENTION_PADDED);
+        inline::inline(&mut fork, &cpu::PADDED_OF_ATTENTION);
         let applied = apply_rules(&mut fork, machine, at_most);
         let gains = |name: &Arc<str>| {
             let rule = applied.iter().find(|it| it.block == *name).map(|it| it.rule);
@@ -138,7 +137,7 @@ fn apply_rules(s: &mut Schedule, machine: &Machine, at_most: Option<&AtMost>) ->
     let mut applied = Vec::new();
     let is_copy = |it: &&Arc<BlockRealize>| {
         it.block.annotations.bool(narrow::COPY) == Some(true)
-            || topi::ATTENTION_PADDED.contains(&&*it.block.name)
+            || cpu::PADDED_OF_ATTENTION.contains(&&*it.block.name)
     };
     let (copies, others): (Vec<_>, Vec<_>) = s.state().leaf_blocks().iter().partition(is_copy);
     let names: Vec<Arc<str>> = others.iter().chain(&copies).map(|it| it.block.name.clone()).collect();

@@ -21,13 +21,13 @@ fn at_broadcast(x: &TensorExpr, i: &[PrimExpr]) -> PrimExpr {
 }
 
 /// A symbolic number of queries is rounded up to a multiple of this one, so that tiles of rows have no remainder.
-pub(crate) const ROWS: i64 = 8;
+const ROWS: i64 = 8;
 
 /// A symbolic number of keys is rounded up to a multiple of this one, so that vectors of columns have no remainder.
-pub(crate) const COLUMNS: i64 = 32;
+const COLUMNS: i64 = 32;
 
 /// The blocks that copy an operand because an extent was rounded up: queries, keys and bias.
-pub(crate) const PADDED: [&str; 3] = ["attention_queries", "attention_keys", "attention_bias"];
+const PADDED: [&str; 3] = ["attention_queries", "attention_keys", "attention_bias"];
 
 /// `extent`, rounded up to a multiple of `multiple` if it is symbolic.
 fn rounded_up(extent: &PrimExpr, multiple: i64) -> PrimExpr {

@@ -26,9 +26,6 @@ mod winograd;
 
 pub use activation::{gelu, gelu_tanh, is_finite, is_inf, relu, selu, softplus};
 pub use attention::attention;
-pub(crate) use attention::{
-    COLUMNS as ATTENTION_COLUMNS, PADDED as ATTENTION_PADDED, ROWS as ATTENTION_ROWS,
-};
 pub use broadcast::{Operand, broadcast, cast, map};
 pub use conv::{ConvLayouts, ConvParams, conv};
 pub use conv_transpose::conv_transpose;

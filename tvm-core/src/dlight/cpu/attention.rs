@@ -7,13 +7,13 @@ use super::SHARES_PER_CORE;
 use super::contraction::{Packed, TRANSPOSED_ROWS, pack, rows_of};
 use super::parallel;
 use super::rows::PIECE;
+use crate::arith::Analyzer;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo};
 use crate::target::Machine;
 use crate::tir::Scope;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::REDUCTION_LANES;
-use crate::topi;
 
 pub(super) const RULE: Rule = Rule {
     name: "attention",
@@ -35,21 +35,31 @@ const BLOCKS: [&str; 7] = [
     "attention",
 ];
 
+/// The blocks that copy queries, keys and bias where their numbers are rounded up. This rule places them.
+pub(in crate::dlight) const PADDED: [&str; 3] = ["attention_queries", "attention_keys", "attention_bias"];
+
+/// Symbolic numbers of queries are rounded up to a multiple of this one.
+const PADDED_ROWS: i64 = 8;
+
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
     let (true, Some(store)) = (&*info.name == BLOCKS[0], &info.store) else { return Ok(None) };
     // Somebody else's block may have the name.
-    let [.., queries, terms, _] = &info.axes[..] else { return Ok(None) };
+    let [.., row_axis, terms, _] = &info.axes[..] else { return Ok(None) };
     let keys = info.loads.get(1).map(|load| load.buffer.clone());
     let Some(keys) = keys.filter(|keys| keys.shape.len() + 1 == info.axes.len()) else { return Ok(None) };
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let most = if machine.vector_registers >= 32 { 8 } else { 6 };
-    let queries = queries.extent.as_int();
+    let queries = row_axis.extent.as_int();
     if queries.is_some_and(|queries| queries < TRANSPOSED_ROWS) {
         return Ok(None);
     }
     // Where extents were rounded up, tiles and vectors have no remainder.
-    let [padded_queries, padded_keys, padded_bias] = topi::ATTENTION_PADDED.map(|name| s.block(name).ok());
-    let padded_rows = padded_queries.is_some().then_some(topi::ATTENTION_ROWS);
+    let [padded_queries, padded_keys, padded_bias] = PADDED.map(|name| s.block(name).ok());
+    let is_multiple = |axis: &Axis, of: i64| {
+        Analyzer::of_indices([&axis.extent]).modular_set(&axis.extent).is_multiple_of(of)
+    };
+    let padded_rows =
+        padded_queries.is_some().then_some(PADDED_ROWS).filter(|&rows| is_multiple(row_axis, rows));
     let tile = match padded_rows {
         Some(rows) if most < rows => rows / 2,
         Some(rows) => rows,
@@ -87,7 +97,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     // A bias without rows is copied once.
     if let Some(block) = padded_bias
-        && let Some(BlockInfo { store: Some(bias), .. }) = BlockInfo::of(s, topi::ATTENTION_PADDED[2])
+        && let Some(BlockInfo { store: Some(bias), .. }) = BlockInfo::of(s, PADDED[2])
         && let [.., rows, _] = &bias.buffer.shape[..]
         && !rows.is_const(1)
     {
@@ -111,10 +121,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let at = leaf.and_then(|it| it.block.reads.iter().position(|read| read.buffer == keys));
     let Some(at) = at else { return Ok(None) };
     let turned = s.cache_read(scores, at, Scope::Global)?;
-    let whole = match terms.extent.as_int() {
-        Some(terms) => terms % columns == 0,
-        None => padded_keys.is_some() && topi::ATTENTION_COLUMNS % columns == 0,
-    };
+    let whole = is_multiple(terms, columns);
     pack(s, turned, &Packed { buffer: keys, transposed: true, blocked: whole.then_some(columns) }, lanes)?;
     if let Some(block) = padded_keys {
         s.compute_inline(block)?;

@@ -12,6 +12,7 @@ mod spatial;
 mod window;
 mod words;
 
+pub(super) use attention::PADDED as PADDED_OF_ATTENTION;
 pub(super) use contraction::NAME as CONTRACTION;
 pub(super) use ordered::NAME as ORDERED;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY, SINGLE_ROWS};
