@@ -1,7 +1,7 @@
 //! Default schedules: a program that nobody scheduled is scheduled by rules, from facts about the target.
 //!
-//! [`DefaultSchedule`](default_schedule) first inlines what costs nothing (`inline.rs`), and stores by phase what is read with a
-//! stride (`phases.rs`). Then it takes the blocks one by one,
+//! [`DefaultSchedule`](default_schedule) first inlines what costs nothing (`inline.rs`), makes one axis of the rows of a product
+//! (`flat_rows.rs`), and stores by phase what is read with a stride (`phases.rs`). Then it takes the blocks one by one,
 //! and applies the first rule of `cpu::RULES` that fits. A rule is a short schedule over an analysed block: it works on a fork
 //! of the schedule, so a rule that does not fit, or whose primitive is refused, leaves no trace. What no rule fits stays as
 //! it is. All rules work with symbolic dimensions. `gpu` has the rules for GPUs.
