@@ -119,15 +119,27 @@ impl Analyzer {
         found
     }
 
-    /// True when `var` has a range whose extent is a product with the factor `atom`.
+    /// True when `var` has a range whose extent is a product with the factor `atom`, or such a product divided into parts.
     fn is_factor_of_extent(&self, atom: &PrimExpr, var: &Var) -> bool {
         let Some((min, max)) = self.info(var).and_then(|info| info.range.as_ref()) else { return false };
         let exact = |end| self.exact_sum(end, Products::Expand);
         let mut extent = exact(max).minus(&exact(min));
         extent.add_constant(1);
-        let mut terms = extent.terms();
-        let (Some((monomial, _)), None) = (terms.next(), terms.next()) else { return false };
-        extent.is_known() && extent.constant == 0 && monomial.atoms().any(|it| same(it, atom))
+        // The factors of a sum of one term, without a constant that is `most` at most.
+        let factor = |sum: &LinearSum, most: i128| {
+            let mut terms = sum.terms();
+            let (Some((monomial, c)), None) = (terms.next(), terms.next()) else { return None };
+            (sum.is_known() && c > 0 && sum.constant <= most).then(|| monomial.clone())
+        };
+        let Some(monomial) = factor(&extent, 0) else { return false };
+        let is = |monomial: &Monomial| monomial.atoms().any(|it| same(it, atom));
+        let of_parts = || {
+            let PrimExpr::Binary(it) = monomial.as_atom()? else { return None };
+            let size = const_int(&it.b).filter(|&size| it.op == BinaryOp::FloorDiv && size > 0)?;
+            // The quotient is 1 or more, so the dividend is `size` or more.
+            factor(&exact(&it.a), i128::from(size) - 1).map(|monomial| is(&monomial))
+        };
+        is(&monomial) || of_parts() == Some(true)
     }
 
     /// True only if `sum >= 0`; uses at most `depth` steps in a row, and as many sums as `budget` allows.

@@ -2,7 +2,7 @@
 //!
 //! `c[b, m, n] += a[b, m, k] * w[k, n]` becomes `c[r, n] += a[r / M, r % M, k] * w[k, n]`, for `M` rows of each element of the batch.
 //! A tile of rows then may reach over the end of a sequence, and all rows use a panel of `w` while it is in a cache. Blocks that read
-//! `c` along the same axes follow. `M` is a constant: only then do the quotient and the remainder become one index again.
+//! `c` along the same axes follow.
 
 use std::sync::Arc;
 
@@ -104,7 +104,6 @@ impl<'a> Nest<'a> {
         if !spatial
             || !at_rows
             || column.as_var().is_none()
-            || row.dom.extent.as_int().is_none()
             || last.kind != IterKind::Reduce
             || block.init.is_none()
         {

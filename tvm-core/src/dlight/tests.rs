@@ -315,9 +315,10 @@ fn rows_of_a_batch_are_one_axis() {
         ([index(8), index(16), index(80)], Some("[128, 96]")),
         ([index(3), index(5), index(80)], Some("[15, 96]")),
         ([symbol("batch"), index(5), index(80)], Some("[batch * 5, 96]")),
-        // One sequence, and sequences of any length.
+        ([index(8), symbol("length"), index(80)], Some("[length * 8, 96]")),
+        ([symbol("batch"), symbol("length"), index(80)], Some("[batch * length, 96]")),
+        // One sequence.
         ([index(1), index(16), index(80)], None),
-        ([index(8), symbol("length"), index(80)], None),
     ];
     for (shape, flat) in cases {
         let (scheduled, applied) = schedule(&sequences(shape), &MACHINE).unwrap();

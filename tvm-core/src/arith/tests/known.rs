@@ -114,6 +114,29 @@ fn rows_of_flat_indices() {
     });
 }
 
+/// Fused loops of symbolic extents, split into parts: where there is a part, no extent is 0.
+#[test]
+fn rows_of_parts() {
+    let [batch, rows, strip, other, lane] = ["batch", "rows", "strip", "other", "lane"].map(Var::index);
+    let mut analyzer = Analyzer::new();
+    for dim in [&batch, &rows] {
+        analyzer.bind_range(dim, &Range::from_extent(1i64 << 20));
+    }
+    let all = &batch * &rows;
+    analyzer.bind_range(&lane, &Range::from_extent(8i64));
+    analyzer.bind_range(&strip, &Range::from_extent((all.clone() + 7i64).floordiv(8)));
+    // There may be such a part without rows.
+    analyzer.bind_range(&other, &Range::from_extent((all + 8i64).floordiv(8)));
+    let joined = |strip: &Var| {
+        let at = strip * 8i64 + &lane;
+        (at.clone().floordiv(&rows) * &rows * 5i64 + at.clone().floormod(&rows) * 5i64, at * 5i64)
+    };
+    let (sum, at) = joined(&strip);
+    assert!(analyzer.can_prove_equal(&sum, &at), "{}", analyzer.simplify(&sum));
+    let (sum, at) = joined(&other);
+    assert!(!analyzer.can_prove_equal(&sum, &at), "{}", analyzer.simplify(&sum));
+}
+
 #[test]
 fn what_wraps_or_rounds_is_left_alone() {
     let analyzer = Analyzer::new();
