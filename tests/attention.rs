@@ -7,7 +7,6 @@ use tvm::pass::PassContext;
 use tvm::prelude::*;
 use tvm::relax::transform::fuse_attention;
 use tvm::runtime::Value;
-use tvm::target::TargetKind;
 
 #[relax::func]
 fn scaled(
@@ -112,12 +111,6 @@ fn values(shape: &[i64], seed: usize) -> Value {
     Value::Tensor(Tensor::from_vec(data, shape).unwrap())
 }
 
-/// True where this build cannot compile for `target`, and where another run checks it.
-fn skipped(target: &Target) -> bool {
-    let llvm = cfg!(feature = "llvm");
-    if target.kind == TargetKind::Llvm { !llvm } else { llvm && tvm_testing::llvm_alone() }
-}
-
 /// The results of `main` on `target`, fused and in parts.
 fn check(module: &IRModule, shapes: &[Vec<Vec<i64>>]) {
     let parts = PassContext::new()
@@ -126,10 +119,8 @@ fn check(module: &IRModule, shapes: &[Vec<Vec<i64>>]) {
         .unwrap();
     let name = module.functions().next().unwrap().0.name().to_string();
     let targets = ["llvm", "c", "llvm -vector-bits=256 -vector-registers=16", "c -vector-bits=128 -l2=4096"];
-    for target in targets.map(|it| it.parse::<Target>().unwrap()) {
-        if skipped(&target) {
-            continue;
-        }
+    for target in targets.iter().filter(|it| tvm_testing::checks(it, cfg!(feature = "llvm"))) {
+        let target: Target = target.parse().unwrap();
         let fused = compile_module(module, &target).unwrap();
         for shapes in shapes {
             let args: Vec<Value> = shapes.iter().enumerate().map(|(i, shape)| values(shape, i)).collect();

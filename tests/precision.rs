@@ -6,19 +6,12 @@ use tvm::ir::IRModule;
 use tvm::pass::PassContext;
 use tvm::prelude::*;
 use tvm::runtime::Value;
-use tvm::target::TargetKind;
 use tvm_testing::Rng;
 
 /// Whole numbers from -3 to 3.
 fn numbers(rng: &mut Rng, shape: &[i64]) -> Tensor {
     let values: Vec<f32> = (0..shape.iter().product()).map(|_| rng.range(-3, 3) as f32).collect();
     Tensor::from_vec(values, shape).unwrap()
-}
-
-/// True where this build cannot compile for `target`, and where another run checks it.
-fn skipped(target: &Target) -> bool {
-    let llvm = cfg!(feature = "llvm");
-    if target.kind == TargetKind::Llvm { !llvm } else { llvm && tvm_testing::llvm_alone() }
 }
 
 /// Convolutions of 3 and of many channels, pooling, a sum of two values, and a product; sums stay below 2²⁴.
@@ -50,10 +43,8 @@ fn whole_numbers_are_exact_in_narrow_types() {
     let want = compile_module(&module, &Target::interpreter()).unwrap();
     let targets =
         ["llvm", "c", "llvm -vector-bits=256 -vector-registers=16", "c -vector-bits=128", "interpreter"];
-    for target in targets.map(|it| it.parse::<Target>().unwrap()) {
-        if skipped(&target) {
-            continue;
-        }
+    for target in targets.iter().filter(|it| tvm_testing::checks(it, cfg!(feature = "llvm"))) {
+        let target: Target = target.parse().unwrap();
         for precision in [Precision::Bf16, Precision::F16] {
             let context = PassContext::new().configure(|config| config.precision = precision);
             let vm = context.scope(|| compile_module(&module, &target)).unwrap();
@@ -81,10 +72,8 @@ fn weights_of_integers_are_exact_with_scales_of_one() {
         let module = product(most);
         let want = compile_module(&module, &Target::interpreter()).unwrap();
         let targets = ["llvm", "c", "c -vector-bits=128", "interpreter"];
-        for target in targets.map(|it| it.parse::<Target>().unwrap()) {
-            if skipped(&target) {
-                continue;
-            }
+        for target in targets.iter().filter(|it| tvm_testing::checks(it, cfg!(feature = "llvm"))) {
+            let target: Target = target.parse().unwrap();
             let context = PassContext::new().configure(|config| config.precision = precision);
             let vm = context.scope(|| compile_module(&module, &target)).unwrap();
             for x in &inputs {

@@ -29,13 +29,10 @@ impl ThreadPool for Eager {
     }
 }
 
-/// The code generators of this build that no other run checks.
+/// The code generators that this run checks.
 pub(crate) fn targets() -> Vec<Target> {
-    match cfg!(feature = "llvm") {
-        true if tvm_testing::llvm_alone() => vec![Target::llvm()],
-        true => vec![Target::c(), Target::llvm()],
-        false => vec![Target::c()],
-    }
+    let checked = |it: &Target| tvm_testing::checks(&it.to_string(), cfg!(feature = "llvm"));
+    [Target::c(), Target::llvm()].into_iter().filter(checked).collect()
 }
 
 /// Compiles the programs for `target` as one unit and compares each with its kernel; returns the index and the

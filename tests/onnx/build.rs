@@ -201,18 +201,15 @@ fn import_other_types(model: &ModelProto, options: &ImportOptions) {
     }
 }
 
-/// All executors of this build that no other run checks; on [the fake GPU](super::emulated), that alone.
+/// The executors that this run checks; on [the fake GPU](super::emulated), that alone.
 pub(crate) fn targets() -> Vec<Target> {
     if std::env::var_os("TVM_TEST_FAKE_GPU").is_some() {
         set_image_compiler(Some(std::sync::Arc::new(Emulated)));
         assert!(Device::cuda(0).exists(), "{:?}", Device::cuda(0).properties());
         return vec![Target::cuda()];
     }
-    if cfg!(feature = "llvm") && tvm_testing::llvm_alone() {
-        return vec![Target::llvm()];
-    }
-    let llvm = cfg!(feature = "llvm").then(Target::llvm);
-    [Target::interpreter(), Target::c()].into_iter().chain(llvm).collect()
+    let checked = |it: &Target| tvm_testing::checks(&it.to_string(), cfg!(feature = "llvm"));
+    [Target::interpreter(), Target::c(), Target::llvm()].into_iter().filter(checked).collect()
 }
 
 /// Runs the model and returns its outputs.

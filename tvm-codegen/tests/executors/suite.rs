@@ -14,13 +14,16 @@ use super::cuda::{self, copy};
 use super::data::{Rng, assert_close, call, random};
 use super::programs::{block, buffer, f32, func, loops};
 
-/// The executors that must agree with the interpreter and that no other run checks.
+/// The executors that must agree with the interpreter and that this run checks.
 pub(crate) fn targets() -> Vec<Target> {
-    if llvm_alone() { vec![Target::llvm()] } else { all_targets() }
+    let mut targets = all_targets();
+    targets.retain(|it| checks(&it.to_string()));
+    targets
 }
 
-fn llvm_alone() -> bool {
-    cfg!(feature = "llvm") && tvm_testing::llvm_alone()
+/// True if this run checks the executor.
+fn checks(executor: &str) -> bool {
+    tvm_testing::checks(executor, cfg!(feature = "llvm"))
 }
 
 /// The code generators for CPUs of this build, for tests that compare them with each other.
@@ -47,7 +50,7 @@ pub(crate) fn check(cases: &[Case]) {
 /// As [`check`], but only at this optimisation level: the C compiler takes long for hundreds of functions.
 pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
     let want = check_on(opt_level, cases, &targets());
-    if !llvm_alone() {
+    if checks("cuda") {
         check_cuda(cases, &want);
     }
 }

@@ -7,8 +7,8 @@ use crate::ir::Var;
 use crate::tir::analysis::estimate_cost;
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferStore, ForKind, Intrinsic, IterKind, PrimCallee,
-    PrimExpr, any_expr, for_each_load, uses_var,
+    BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferNode, BufferStore, ForKind, Intrinsic, IterKind,
+    PrimCallee, PrimExpr, any_expr, for_each_load, uses_var,
 };
 
 /// The largest value of a symbolic dimension for which a schedule is made.
@@ -168,8 +168,10 @@ impl BlockInfo {
     pub(super) fn without_last_ones(self) -> BlockInfo {
         let view = |buffer: &Buffer, indices: &[PrimExpr]| {
             let len = buffer.shape.iter().rposition(|extent| !extent.is_const(1)).map_or(0, |last| last + 1);
-            let shape = buffer.shape[..len].into();
-            (buffer.renew(|it| it.shape = shape), indices[..len].into())
+            let strides = buffer.strides.get(..len).unwrap_or_default().into();
+            // The same buffer, as the identity says.
+            let node = BufferNode { shape: buffer.shape[..len].into(), strides, ..(**buffer).clone() };
+            (Buffer::from_node(node), indices[..len].into())
         };
         let store = self.store.map(|store| {
             let (buffer, indices) = view(&store.buffer, &store.indices);

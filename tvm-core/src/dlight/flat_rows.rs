@@ -9,21 +9,18 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::analysis::indexed_by;
+use super::nest::{Nest, statements, with_statements};
 use crate::arith::{Analyzer, same};
 use crate::ir::{BufferId, Var};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{
-    Block, BlockRealize, Buffer, BufferStore, For, ForKind, IterKind, IterVar, Mutator, PrimExpr, PrimFunc,
-    Range, Stmt, Visitor, for_each_load, substitute_stmt, walk_expr, walk_stmt,
+    Block, BlockRealize, Buffer, BufferStore, For, IterKind, IterVar, Mutator, PrimExpr, PrimFunc, Range,
+    Stmt, Visitor, for_each_load, substitute_stmt, walk_expr, walk_stmt,
 };
 
 /// `func` with one axis of rows in its products; `None` if it has no such products, or other blocks use their results otherwise.
 pub(super) fn flattened(func: &PrimFunc) -> Option<PrimFunc> {
-    let Stmt::BlockRealize(root) = &func.body else { return None };
-    let stmts = match &root.block.body {
-        Stmt::SeqStmt(stmts) => stmts.to_vec(),
-        other => vec![other.clone()],
-    };
+    let (root, stmts) = statements(func)?;
     let nests: Vec<Option<Nest<'_>>> = stmts.iter().map(Nest::of).collect();
     let axes = nests.iter().flatten().find_map(Nest::rows_of_product)?;
     let follows = |nest: &Nest<'_>| nest.has_rows(&axes);
@@ -54,40 +51,11 @@ pub(super) fn flattened(func: &PrimFunc) -> Option<PrimFunc> {
         Some(nest) if follows(nest) => nest.flattened(&rows, &axes[1], &flat),
         _ => stmt.clone(),
     });
-    let body = Stmt::seq(made.collect::<Vec<_>>());
-    let own = root.block.alloc_buffers.iter().map(|it| flat.get(&it.id).unwrap_or(it).clone());
-    let block = Block { alloc_buffers: own.collect(), body, ..(*root.block).clone() };
-    let body = BlockRealize { block: block.into(), ..(**root).clone() }.into();
-    Some(PrimFunc { body, ..func.clone() })
-}
-
-/// A block in a loop for each of its axes, in their order.
-struct Nest<'a> {
-    loops: Vec<&'a For>,
-    realize: &'a BlockRealize,
+    let buffers = root.block.alloc_buffers.iter().map(|it| flat.get(&it.id).unwrap_or(it).clone());
+    Some(with_statements(func, root, made.collect(), buffers))
 }
 
 impl<'a> Nest<'a> {
-    fn of(stmt: &'a Stmt) -> Option<Nest<'a>> {
-        let (mut loops, mut inner) = (Vec::new(), stmt);
-        while let Stmt::For(node) = inner {
-            if node.kind != ForKind::Serial || !node.annotations.is_empty() || !node.min.is_const(0) {
-                return None;
-            }
-            loops.push(&**node);
-            inner = &node.body;
-        }
-        let Stmt::BlockRealize(realize) = inner else { return None };
-        let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
-        let driven = axes.zip(&loops).all(|((axis, value), node)| {
-            value.as_var() == Some(&node.loop_var)
-                && axis.dom.min.is_const(0)
-                && same(&axis.dom.extent, &node.extent)
-        });
-        let plain = driven && loops.len() == realize.block.iter_vars.len() && realize.predicate.is_const(1);
-        (plain && realize.block.body.as_buffer_store().is_some()).then_some(Nest { loops, realize })
-    }
-
     fn first_vars(&self) -> [&'a Var; 2] {
         [0, 1].map(|at| &self.realize.block.iter_vars[at].var)
     }
@@ -121,10 +89,13 @@ impl<'a> Nest<'a> {
         (matrix && operand).then(|| [batch, row].map(|axis| axis.dom.extent.clone()))
     }
 
-    fn has_rows(&self, [batch, row]: &[PrimExpr; 2]) -> bool {
-        let [first, second, ..] = &self.realize.block.iter_vars[..] else { return false };
-        let is = |axis: &IterVar, extent| axis.kind == IterKind::Spatial && same(&axis.dom.extent, extent);
-        is(first, batch) && is(second, row)
+    /// True if the first two axes have these extents, and so have their loops.
+    fn has_rows(&self, extents: &[PrimExpr; 2]) -> bool {
+        let axes = self.realize.block.iter_vars.iter().zip(&self.loops).zip(extents);
+        let is = |((axis, node), extent): ((&IterVar, &&For), &PrimExpr)| {
+            axis.kind == IterKind::Spatial && same(&axis.dom.extent, extent) && same(&node.extent, extent)
+        };
+        self.loops.len() >= 2 && self.realize.block.body.as_buffer_store().is_some() && axes.take(2).all(is)
     }
 
     /// The nest with one axis of the extent `rows` instead of the first two, of which the second one has the extent `row`.

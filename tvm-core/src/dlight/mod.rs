@@ -16,6 +16,7 @@ mod gpu;
 mod groups;
 mod inline;
 mod narrow;
+mod nest;
 mod normal;
 mod phases;
 mod plain_loops;

@@ -18,13 +18,14 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::analysis::indexed_by;
+use super::nest::{Nest, statements, with_statements};
 use crate::arith::Analyzer;
 use crate::ir::{Attrs, Var};
 use crate::target::Machine;
 use crate::tir::analysis::{self, with_access_regions};
 use crate::tir::{
-    BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Intrinsic, IterKind,
-    IterVar, PrimExpr, PrimFunc, Range, Stmt, binary, substitute_expr, uses_var,
+    BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, Intrinsic, IterKind, IterVar,
+    PrimExpr, PrimFunc, Range, Stmt, binary, substitute_expr, uses_var,
     words::{parts, word},
 };
 
@@ -43,14 +44,10 @@ const HIGH_BITS: i64 = 0x8080_8080_u32 as i32 as i64;
 /// `func` with copies of the narrow operands of its products, and the names of the blocks of the products; `None` if it has
 /// no such products.
 pub(super) fn prepared(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<std::sync::Arc<str>>)> {
-    let Stmt::BlockRealize(root) = &func.body else { return None };
-    let stmts: Vec<Stmt> = match &root.block.body {
-        Stmt::SeqStmt(stmts) => stmts.to_vec(),
-        other => vec![other.clone()],
-    };
+    let (root, stmts) = statements(func)?;
     let mut made = Made { stmts: Vec::new(), buffers: Vec::new() };
     let mut names = Vec::new();
-    for stmt in &stmts {
+    for stmt in stmts {
         match Product::of(stmt, machine) {
             Some(product) => {
                 names.push(product.realize.block.name.clone());
@@ -62,10 +59,8 @@ pub(super) fn prepared(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, 
     if names.is_empty() {
         return None;
     }
-    let alloc_buffers = root.block.alloc_buffers.iter().cloned().chain(made.buffers).collect();
-    let block = Block { alloc_buffers, body: Stmt::seq(made.stmts), ..(*root.block).clone() };
-    let body = BlockRealize { block: block.into(), ..(**root).clone() }.into();
-    Some((PrimFunc { body, ..func.clone() }, names))
+    let buffers = root.block.alloc_buffers.iter().cloned().chain(made.buffers);
+    Some((with_statements(func, root, made.stmts, buffers), names))
 }
 
 /// What is made of a program: its statements, and buffers.
@@ -86,22 +81,8 @@ struct Product<'a> {
 
 impl<'a> Product<'a> {
     fn of(stmt: &'a Stmt, machine: &Machine) -> Option<Product<'a>> {
-        let (mut loops, mut inner) = (Vec::new(), stmt);
-        while let Stmt::For(node) = inner {
-            if node.kind != ForKind::Serial || !node.annotations.is_empty() || !node.min.is_const(0) {
-                return None;
-            }
-            loops.push(&node.loop_var);
-            inner = &node.body;
-        }
-        let Stmt::BlockRealize(realize) = inner else { return None };
+        let realize = Nest::of(stmt)?.realize;
         let block = &realize.block;
-        let driven = realize.iter_values.iter().zip(&loops).all(|(value, var)| value.as_var() == Some(*var));
-        let indexed =
-            block.iter_vars.iter().all(|axis| axis.dom.min.is_const(0) && axis.var.dtype() == DataType::I64);
-        if loops.len() != block.iter_vars.len() || !driven || !indexed || !realize.predicate.is_const(1) {
-            return None;
-        }
         block.init.as_ref()?.as_buffer_store()?;
         let store = block.body.as_buffer_store()?;
         let (BinaryOp::Add, PrimExpr::Binary(term)) = analysis::update(store)? else { return None };

@@ -19,7 +19,7 @@ pub(crate) use code::LoadedCode;
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
 
-use std::sync::atomic::Ordering;
+use std::cell::Cell;
 use std::time::Duration;
 
 use cudarc::driver::sys::CUdevice_attribute;
@@ -28,6 +28,11 @@ use super::{Device, DeviceProperties};
 use crate::error::RuntimeError;
 use event::Event;
 use gpu::Gpu;
+
+thread_local! {
+    /// Inside of [`repeat_launches`]: its device, and how often this thread makes each launch there.
+    static REPEATED: Cell<Option<(Device, u32)>> = const { Cell::new(None) };
+}
 
 pub(super) fn probe(device: Device) -> Result<(), RuntimeError> {
     Gpu::of(device).map(drop)
@@ -56,11 +61,20 @@ pub(super) fn repeat_launches(
     times: u32,
     run: impl FnOnce() -> Result<(), RuntimeError>,
 ) -> Result<(), RuntimeError> {
-    let gpu = Gpu::of(device)?;
-    gpu.repeats.store(times, Ordering::Relaxed);
-    let result = run();
-    gpu.repeats.store(1, Ordering::Relaxed);
-    result
+    struct Restore(Option<(Device, u32)>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            REPEATED.set(self.0);
+        }
+    }
+    probe(device)?;
+    let _restore = Restore(REPEATED.replace(Some((device, times))));
+    run()
+}
+
+/// How often this thread makes a launch on `device`.
+fn launches_each(device: Device) -> u32 {
+    REPEATED.get().filter(|it| it.0 == device).map_or(1, |it| it.1)
 }
 
 pub(super) fn timed(

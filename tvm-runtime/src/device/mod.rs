@@ -126,9 +126,9 @@ impl Device {
         }
     }
 
-    /// Runs `run`, and launches each of its kernels so many times, one after the other: what the time of the host grows by is that of
-    /// the driver for these launches alone. A kernel that reads what it writes computes something else then. It holds for all threads
-    /// that use the device meanwhile; the host has no launches.
+    /// Runs `run`, and makes each launch of this thread on the device so many times, one after the other: what the time of the host
+    /// grows by is that of the driver for these launches alone. A kernel that reads what it writes computes something else then, and
+    /// with 0 nothing is computed. The host has no launches.
     ///
     /// # Errors
     /// That of `run`, or when the device cannot be used.

@@ -89,11 +89,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     for block in [product_write, product, sum, exp, largest, scores_write, scores] {
         s.compute_at(block, tiles)?;
     }
-    if let Some(block) = padded_queries {
-        s.compute_at(block, tiles)?;
-        if let (Some(&depth), Some(axis)) = (s.get_loops(block)?.last(), info.axes.last()) {
-            vectors(s, depth, axis, PIECE * lanes)?;
-        }
+    if let (Some(block), Some(depth)) = (padded_queries, info.axes.last()) {
+        copy_rows(s, block, tiles, depth, PIECE * lanes)?;
     }
     // A bias without rows is copied once.
     if let Some(block) = padded_bias
@@ -101,10 +98,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         && let [.., rows, _] = &bias.buffer.shape[..]
         && !rows.is_const(1)
     {
-        s.compute_at(block, tiles)?;
-        if let Some(&of_bias) = s.get_loops(block)?.last() {
-            vectors(s, of_bias, terms, columns)?;
-        }
+        copy_rows(s, block, tiles, terms, columns)?;
     }
     for block in [largest, sum] {
         if let Some(&terms) = s.get_loops(block)?.last() {
@@ -136,6 +130,21 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let taken = if exact || !enough { [heads, &[tiles]].concat() } else { heads.to_vec() };
     parallel(s, info, &taken)?;
     Ok(Some(format!("{rows} rows at a time, tile {tile}x{columns}")))
+}
+
+/// Makes `block` copy the rows of a tile, which run along `axis`, beside their use.
+fn copy_rows(
+    s: &mut Schedule,
+    block: BlockRV,
+    tiles: LoopRV,
+    axis: &Axis,
+    piece: i64,
+) -> Result<(), ScheduleError> {
+    s.compute_at(block, tiles)?;
+    match s.get_loops(block)?.last() {
+        Some(&columns) => vectors(s, columns, axis, piece),
+        None => Ok(()),
+    }
 }
 
 /// Makes vectors of a loop over the columns of a block, which run along `axis`: of all columns, or of `piece` of a symbolic number.

@@ -277,23 +277,29 @@ fn split_loops_are_divided_at_their_remainder() {
 /// A long vector of which few elements exist becomes a loop over parts that exist.
 #[test]
 fn loops_end_with_their_conditions() {
-    let (n, k) = (PrimExpr::from(Var::index("n")), PrimExpr::index(128));
-    let x = te::placeholder("x", [n.clone(), k.clone()], DataType::F32);
-    let y = te::compute("y", [n, k], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
-    let mut s = Schedule::new(te::create_prim_func("next", &[x], &[y]).unwrap()).unwrap();
-    let y = s.block("y").unwrap();
-    let [row, column] = s.loops(y).unwrap();
-    let flat = s.fuse([row, column]).unwrap();
-    let [_, strip] = s.split(flat, [None, Some(4096)]).unwrap();
-    s.vectorize(strip).unwrap();
-    let blocks = [
-        super::lower_init_block(),
-        super::check_bounds(),
-        super::convert_blocks_to_opaque(),
-        super::lower_opaque_block(),
-    ];
-    let rest = [super::simplify(), super::loop_partition(), super::simplify()];
-    let got = after(s.into_func(), blocks.into_iter().chain(rest).collect());
+    let divided = |factor: i64| {
+        let (n, k) = (PrimExpr::from(Var::index("n")), PrimExpr::index(128));
+        let x = te::placeholder("x", [n.clone(), k.clone()], DataType::F32);
+        let y = te::compute("y", [n, k], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
+        let mut s = Schedule::new(te::create_prim_func("next", &[x], &[y]).unwrap()).unwrap();
+        let y = s.block("y").unwrap();
+        let [row, column] = s.loops(y).unwrap();
+        let flat = s.fuse([row, column]).unwrap();
+        let [_, strip] = s.split(flat, [None, Some(factor)]).unwrap();
+        s.vectorize(strip).unwrap();
+        let blocks = [
+            super::lower_init_block(),
+            super::check_bounds(),
+            super::convert_blocks_to_opaque(),
+            super::lower_opaque_block(),
+        ];
+        let rest = [super::simplify(), super::loop_partition(), super::simplify()];
+        after(s.into_func(), blocks.into_iter().chain(rest).collect())
+    };
+    // Parts of 64 would reach beyond the 200 iterations of a strip.
+    let strips = divided(200);
+    assert_eq!(strips.matches("in 0..200 {").count(), 2, "{strips}");
+    assert!(!strips.contains("in 0..64 {"), "{strips}");
     expect![[r#"
         #[prim_func(attrs(is_scheduled = true), lowered)]
         fn next(x: &Tensor<f32, n, 128>, y: &mut Tensor<f32, n, 128>) {
@@ -313,7 +319,48 @@ fn loops_end_with_their_conditions() {
                 }
             }
         }
-    "#]].assert_eq(&got);
+    "#]].assert_eq(&divided(4096));
+}
+
+/// Of the terms that fill no four vectors, whole vectors are added as vectors; of a multiple of a vector, none is left over.
+#[test]
+fn last_terms_of_reductions_are_vectors() {
+    let loops = |terms: PrimExpr| {
+        let x = te::placeholder("x", [terms.clone()], DataType::F32);
+        let k = te::reduce_axis("k", terms);
+        let y = te::compute("y", [], &[&x], |_: &[PrimExpr]| te::sum(x.at([k.expr()]), &[&k]));
+        let mut s = Schedule::new(te::create_prim_func("total", &[x], &[y]).unwrap()).unwrap();
+        let y = s.block("y").unwrap();
+        let [k] = s.loops(y).unwrap();
+        s.annotate(k, super::REDUCTION_LANES, true).unwrap();
+        let passes = [
+            super::lower_init_block(),
+            super::convert_blocks_to_opaque(),
+            super::lower_opaque_block(),
+            super::flatten_buffer(),
+            super::simplify(),
+            super::vectorize_reductions(),
+            super::simplify(),
+            super::remove_no_op(),
+        ];
+        let text = after(s.into_func(), passes.into_iter().collect());
+        // Sums in vectors, and additions of single terms.
+        [text.matches("let mut sums").count(), text.matches("y_1[[0]] += x_1[[").count()]
+    };
+    let n = PrimExpr::from(Var::index("n"));
+    let cases = [
+        (64.into(), [1, 0]),
+        // One vector more, and 11 terms more.
+        (80.into(), [2, 0]),
+        (91.into(), [2, 1]),
+        (7.into(), [0, 1]),
+        (&n * 32i64, [1, 0]),
+        (&n * 48i64, [1, 0]),
+        (n, [2, 1]),
+    ];
+    for (terms, expected) in cases {
+        assert_eq!(loops(terms.clone()), expected, "{terms}");
+    }
 }
 
 /// The last tile of a product, of which some columns do not exist, is computed whole: its operand is filled with zeros.

@@ -2,16 +2,15 @@
 #![allow(unsafe_code, reason = "runs code on a device; each block says why it is sound")]
 
 use std::ffi::{CString, c_void};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult, cuDriverGetVersion};
 use smallvec::SmallVec;
 
-use super::Device;
 use super::gpu::{Failure, Gpu};
 use super::memory::Scratch;
+use super::{Device, launches_each};
 use crate::error::RuntimeError;
 use crate::launch::{CodeFormat, DeviceImage};
 
@@ -100,10 +99,9 @@ impl LoadedCode {
                 result::launch_kernel(function.handle, grid, block, shared, gpu.stream, &mut params)
             }
         };
-        let repeats = gpu.repeats.load(Ordering::Relaxed);
-        let launched = function
-            .allow(&gpu, shared)
-            .and_then(|()| gpu.try_call(|| (0..repeats).try_for_each(|_| once())));
+        let times = launches_each(gpu.device);
+        let launched =
+            function.allow(&gpu, shared).and_then(|()| gpu.try_call(|| (0..times).try_for_each(|_| once())));
         launched.map_err(|err| match (err.code(), gpu.failed(err)) {
             (
                 Some(CUresult::CUDA_ERROR_INVALID_VALUE | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),

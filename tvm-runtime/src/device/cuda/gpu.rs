@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{CUmemPool_attribute, CUresult, CUstream, is_culib_present};
@@ -24,8 +23,6 @@ pub(super) struct Gpu {
     pub(super) stream: CUstream,
     /// Memory for what the kernels of a call give to each other, kept for the next call.
     pub(super) scratch: Mutex<Option<RawMemory>>,
-    /// How often each kernel is launched.
-    pub(super) repeats: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -84,14 +81,7 @@ impl Gpu {
             Ok((context, result::stream::create(result::stream::StreamKind::Default)?))
         });
         let (context, stream) = made.map_err(|err| fail(err.text()))?;
-        Ok(Gpu {
-            device,
-            context,
-            stream,
-            scratch: Mutex::default(),
-            repeats: AtomicU32::new(1),
-            state: Mutex::default(),
-        })
+        Ok(Gpu { device, context, stream, scratch: Mutex::default(), state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
