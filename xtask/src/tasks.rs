@@ -1,30 +1,24 @@
 //! `cargo xtask test | ci | bless`: lists of cargo commands, ordered so that a mistake is found early.
 //!
-//! There are few feature sets on purpose, because each of them compiles the workspace again: `rayon` and `cuda` together (a test
-//! of a GPU brings a driver that runs kernels on the CPU), then `llvm` without them. Code that depends on the feature `llvm` is
-//! in five packages; only their tests run with it, and those of `tvm-runtime`, which then run without `cuda`. Programs and
-//! examples are built beside the tests, so that they share libraries, and are started afterwards.
+//! There are few feature sets on purpose, because each of them compiles packages again: `rayon` and `cuda` together (a test of a
+//! GPU brings a driver that runs kernels on the CPU), then `llvm` with them. Code that depends on the feature `llvm` is in five
+//! packages; only their tests run with it. The tests of `tvm-runtime` run without features as well. Programs and examples are
+//! built beside the tests, so that they share libraries, and are started afterwards.
+//!
+//! Tests spend most of their time in the compiler's passes and in the interpreter, so the libraries of these are optimised a
+//! little (`xtask/tests.toml`). That takes too long to build for everyday work.
 
 use std::process::Command;
 
 use crate::setup;
 use crate::step::{Steps, run, target_dir, workspace_root};
 
-/// The packages that have the feature `llvm`, and the runtime.
-const WITH_LLVM: [&str; 12] = [
-    "-p",
-    "tvm",
-    "-p",
-    "tvm-codegen",
-    "-p",
-    "tvm-build",
-    "-p",
-    "tvm-cli",
-    "-p",
-    "build_rs_app",
-    "-p",
-    "tvm-runtime",
-];
+/// The packages that have the feature `llvm`.
+const WITH_LLVM: [&str; 10] =
+    ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli", "-p", "build_rs_app"];
+
+/// How tests are compiled, in place of Cargo's defaults.
+const PROFILE: [&str; 2] = ["--config", "xtask/tests.toml"];
 
 /// Tests that compile no kernel, or only for GPUs: the feature `llvm` changes nothing in them. (The harness counts them as
 /// filtered out.)
@@ -37,6 +31,9 @@ const THE_SAME_WITH_LLVM: [&str; 7] = [
     "graphs::fuzz_graphs",
     "roundtrip::fuzz_roundtrip",
 ];
+
+/// What tests are built with besides.
+const FEATURES: &str = "rayon,cuda";
 
 /// Programs that are run, of packages that have no integration tests, for which Cargo would build them.
 const PROGRAMS: [&str; 3] = ["voice_activity", "file_type", "semantic_search"];
@@ -109,11 +106,12 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 }
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
-    let features = ["--workspace", "--features", "rayon,cuda"];
+    let features = ["--workspace", "--features", FEATURES];
     let programs: Vec<&str> = PROGRAMS.iter().flat_map(|it| ["--bin", it]).collect();
     let all = with(&with(&["build"], &features), &["--tests", "--examples"]);
-    steps.cargo("build", &[], &with(&all, &programs))?;
-    steps.cargo("tests", &[], &with(&["test"], &features))?;
+    steps.cargo("build", &[], &with(&PROFILE, &with(&all, &programs)))?;
+    steps.cargo("tests", &[], &with(&PROFILE, &with(&["test"], &features)))?;
+    steps.cargo("tests, runtime without features", &[], &with(&PROFILE, &["test", "-p", "tvm-runtime"]))?;
     if cfg!(target_os = "linux") {
         models_on_a_fake_gpu(steps, &features)?;
     }
@@ -127,12 +125,12 @@ fn tests(steps: &mut Steps) -> Result<(), String> {
     }
     let skip: Vec<&str> = THE_SAME_WITH_LLVM.iter().flat_map(|it| ["--skip", it]).collect();
     let test = with(&with(&llvm_tests(), &["--"]), &skip);
-    steps.cargo("tests, llvm", &[("TVM_TEST_LLVM_ALONE", "1")], &test)?;
+    steps.cargo("tests, llvm", &[("TVM_TEST_LLVM_ALONE", "1")], &with(&PROFILE, &test))?;
     program(steps, "quickstart, llvm", "examples/quickstart", &[])?;
     // `llvm` alone makes LLVM a part of the program, which need not find a shared library. A test of it has libraries in common
     // with the tests before.
-    let inside = ["--features", "llvm", "--test", "profile", "--no-run"];
-    steps.cargo("build, llvm inside", &[], &with(&with(&["test"], &WITH_LLVM), &inside))?;
+    let inside = ["--features", "llvm", "--features", FEATURES, "--test", "profile", "--no-run"];
+    steps.cargo("build, llvm inside", &[], &with(&PROFILE, &with(&with(&["test"], &WITH_LLVM), &inside)))?;
     program(steps, "tvmc, llvm inside", "tvmc", &["doctor"])
 }
 
@@ -166,12 +164,12 @@ fn models_on_a_fake_gpu(steps: &mut Steps, features: &[&str]) -> Result<(), Stri
         "shapes::",
         "strings::",
     ];
-    steps.cargo("ONNX models, fake GPU", &env, &with(&test, &models))
+    steps.cargo("ONNX models, fake GPU", &env, &with(&PROFILE, &with(&test, &models)))
 }
 
 /// The many test programs load LLVM's shared library: they are small and linked soon.
 fn llvm_tests() -> Vec<&'static str> {
-    with(&with(&["test"], &WITH_LLVM), &["--features", "llvm,llvm-dynamic"])
+    with(&with(&["test"], &WITH_LLVM), &["--features", "llvm,llvm-dynamic", "--features", FEATURES])
 }
 
 fn with<'a>(head: &[&'a str], tail: &[&'a str]) -> Vec<&'a str> {
