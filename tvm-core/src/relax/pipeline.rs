@@ -16,6 +16,7 @@ pub fn default_build() -> Pass {
             relax::dead_code_elimination(),
             relax::eliminate_common_subexpr(),
             relax::fuse_attention(),
+            relax::fold_batch_norm(),
             relax::dead_code_elimination(),
             relax::to_mixed_precision(),
             relax::convert_layout(),

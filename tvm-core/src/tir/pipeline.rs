@@ -22,6 +22,7 @@ pub fn lower_tir() -> Pass {
         tir::plan_and_update_buffer_allocation_location().mandatory(),
         tir::zero_unwritten().mandatory(),
         tir::compact_buffer_allocation(),
+        tir::partition_constant_loops(),
         tir::unguard_lanes(),
         tir::align_storage(),
         tir::flatten_buffer().mandatory(),

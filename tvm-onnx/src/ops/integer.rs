@@ -139,7 +139,7 @@ fn weights_of(numbers: &Arg, zero: Option<&Tensor>) -> Option<Tensor> {
     zeros.iter().all(|zero| *zero == 0.0).then(|| weights.clone())
 }
 
-/// The convolution of inputs 0 and 1, without bias; `None` if they are no bytes of one group.
+/// The convolution of inputs 0 and 1, without bias; `None` if they are no bytes.
 pub(super) fn convolved(node: &mut Node<'_, '_>) -> Result<Option<Arg>, OnnxError> {
     let (Some(x), Some(w)) = (node.quantized(0), node.quantized(1)) else { return Ok(None) };
     let (Some((zero, scale)), Some((weights, scales))) = (x.of_all(node), w.weights(0)) else {
@@ -150,8 +150,8 @@ pub(super) fn convolved(node: &mut Node<'_, '_>) -> Result<Option<Arg>, OnnxErro
     scaled(node, sums, (scale, scales), &[1, channels, 1, 1]).map(Some)
 }
 
-/// The convolution of two inputs, each minus the zero point in the input beside it, in `i32`; `None` if they are no bytes of one
-/// group.
+/// The convolution of two inputs, each minus the zero point in the input beside it, in `i32`; `None` if they are no
+/// bytes.
 pub(super) fn convolved_numbers(
     node: &mut Node<'_, '_>,
     [x, x_zero]: [usize; 2],
@@ -169,15 +169,19 @@ pub(super) fn convolved_numbers(
     }
 }
 
-/// The convolution of `x - zero` and `weights` in `i32`; `None` if it has several groups or few channels.
+/// The convolution of `x - zero` and `weights` in `i32`; `None` if integers are not faster.
 fn sums_of_windows(
     node: &mut Node<'_, '_>,
     x: Arg,
     zero: i64,
     weights: Tensor,
 ) -> Result<Option<Arg>, OnnxError> {
-    let [channels, of_data, _, _] = weights.shape()[..] else { return Ok(None) };
-    if of_data < CHANNELS || node.int_or("group", 1)? != 1 {
+    let [channels, of_data, height, width] = weights.shape()[..] else { return Ok(None) };
+    let groups = node.int_or("group", 1)?;
+    // Groups are products of their own where a pixel of the result is computed from one of the data.
+    let (pixels, ones) = ([height, width] == [1, 1], node.attr_ints("strides")?.unwrap_or_default());
+    let fits = groups == 1 || of_data >= TERMS && pixels && ones.iter().all(|it| *it == 1);
+    if of_data < CHANNELS || !fits {
         return Ok(None);
     }
     let excess = excess(&weights, 0, zero);

@@ -9,10 +9,10 @@
 //! nothing else uses the values in between, and elements of f32 or f64. The bindings themselves are left to
 //! `DeadCodeElimination`.
 
-use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
-use crate::ir::{Attrs, Op, Type, Var, VarId, structural_equal};
+use super::values::{Values, op_name};
+use crate::ir::{Attrs, Op, Type, Var, structural_equal};
 use crate::pass::{Choices, Pass, function_pass};
 use crate::relax::analysis::infer_type;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
@@ -35,42 +35,7 @@ pub fn fuse_attention() -> Pass {
     .opt_level(1)
 }
 
-/// The calls of operators by the variable that they are bound to, and how often each variable is used.
-#[derive(Default)]
-struct Values {
-    calls: FxHashMap<VarId, Call>,
-    uses: FxHashMap<VarId, usize>,
-}
-
-impl ExprVisitor for Values {
-    fn visit_binding(&mut self, binding: &Binding) {
-        if let (Expr::Call(call), false) = (&binding.value, binding.match_cast) {
-            self.calls.insert(binding.var.id(), (**call).clone());
-        }
-        crate::relax::visitor::walk_binding(self, binding);
-    }
-
-    fn visit_arg(&mut self, arg: &Arg) {
-        match arg {
-            Arg::Var(var) => *self.uses.entry(var.id()).or_default() += 1,
-            _ => crate::relax::visitor::walk_arg(self, arg),
-        }
-    }
-}
-
-/// The name of the operator that is called.
-fn op_name(call: &Call) -> Option<&'static str> {
-    if let Callee::Op(op) = call.callee { Some(op.def().name) } else { None }
-}
-
 impl Values {
-    /// The call of one of `ops` that `arg` is the result of, if nothing else uses it.
-    fn only_use(&self, arg: &Arg, ops: &[&str]) -> Option<&Call> {
-        let id = arg.as_var()?.id();
-        let call = self.calls.get(&id).filter(|_| self.uses.get(&id) == Some(&1))?;
-        ops.contains(&op_name(call)?).then_some(call)
-    }
-
     /// The factor by which `call` scales its first argument, if it is constant.
     fn scale(&self, call: &Call) -> Option<f64> {
         let [_, Arg::Const(factor)] = &*call.args else { return None };
@@ -110,7 +75,7 @@ impl Values {
         }
         let product = self.only_use(scores, &["matmul"]).filter(|it| plain(it))?;
         let [q, turned] = &*product.args else { return None };
-        let turn = self.calls.get(&turned.as_var()?.id()).filter(|it| op_name(it) == Some("permute_dims"))?;
+        let turn = self.call(turned, &["permute_dims"])?;
         // The keys are what is turned, with its last two axes in the other order. The elements of a key are contiguous in both.
         let mut axes: Vec<i64> = turn.attrs.int_list("axes")?.iter().map(|it| it.rem_euclid(ndim)).collect();
         let last = axes.len().checked_sub(1).filter(|&last| last > 0 && axes[last - 1] == ndim - 1)?;

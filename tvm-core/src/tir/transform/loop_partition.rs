@@ -39,22 +39,32 @@ const MAX_INDEX_CONSTANT: u64 = 1 << 40;
 
 /// Divides loops at the iterations from which on conditions may fail.
 pub fn loop_partition() -> Pass {
-    prim_func_pass("LoopPartition", |func, _, _| {
-        let mut partition = LoopPartition {
-            analyzer: analyzer_for(func),
-            indices: func.symbolic_dims(),
-            depth: 0,
-            blocks: Vec::new(),
-            threads: Vec::new(),
-        };
-        Ok(partition.mutate_stmt(&func.body).map(|body| {
-            let body = convert(func, &body).unwrap_or(body);
-            PrimFunc { body, ..func.clone() }
-        }))
-    })
+    prim_func_pass("LoopPartition", |func, _, _| Ok(partitioned(func, false)))
+}
+
+/// Divides loops of constant extent at constant iterations, while buffers still have their axes: then
+/// [`unguard_lanes`](super::unguard_lanes()) finds conditions that are constant.
+pub fn partition_constant_loops() -> Pass {
+    prim_func_pass("PartitionConstantLoops", |func, _, _| Ok(partitioned(func, true)))
+}
+
+fn partitioned(func: &PrimFunc, constant: bool) -> Option<PrimFunc> {
+    let mut partition = LoopPartition {
+        constant,
+        analyzer: analyzer_for(func),
+        indices: func.symbolic_dims(),
+        depth: 0,
+        blocks: Vec::new(),
+        threads: Vec::new(),
+    };
+    let body = partition.mutate_stmt(&func.body)?;
+    let body = convert(func, &body).unwrap_or(body);
+    Some(PrimFunc { body, ..func.clone() })
 }
 
 struct LoopPartition {
+    /// True if loops of constant extent are divided alone, at constant iterations.
+    constant: bool,
     analyzer: Analyzer,
     /// Dimensions, and variables of loops over them.
     indices: Vec<Var>,
@@ -103,6 +113,7 @@ impl Mutator for LoopPartition {
                 self.depth -= 1;
                 Some(Stmt::seq([whole, rest]))
             }
+            None if self.constant => self.walk_stmt(stmt),
             None => match self.shortened(node) {
                 Some(shorter) => Some(self.walk_stmt(&shorter).unwrap_or(shorter)),
                 None => self.walk_stmt(stmt),
@@ -135,6 +146,9 @@ impl LoopPartition {
         } else {
             end.max(0)
         });
+        if self.constant && (end.as_int().is_none() || node.extent.as_int().is_none()) {
+            return None;
+        }
         // Each block would have other loops.
         if self.blocks.iter().any(|it| uses_var(&end, it)) {
             return None;
@@ -152,7 +166,8 @@ impl LoopPartition {
             let few = self.analyzer.const_int_bound(&count).max <= 1;
             let kind = if few { ForKind::Serial } else { node.kind };
             let rest = For { min: end, extent: count, kind, ..node.clone() };
-            self.shortened(&rest).unwrap_or_else(|| rest.into())
+            let shorter = if self.constant { None } else { self.shortened(&rest) };
+            shorter.unwrap_or_else(|| rest.into())
         };
         Some((whole.into(), rest))
     }

@@ -15,7 +15,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::context::{conjuncts, reads};
+use super::context::{conjuncts, enter_loop, reads};
+use super::lower_match_buffer::row_major_strides;
 use crate::arith::{Analyzer, detect_linear_equation, same};
 use crate::ir::{BufferId, IrError, Var};
 use crate::pass::{Pass, prim_func_pass};
@@ -331,16 +332,30 @@ fn is_positive(limit: &PrimExpr) -> bool {
 impl Unguard {
     /// True if `load` reads a vector along `var` from memory without limit, and may keep the constant condition `limit`.
     fn masks_load(&self, load: &BufferLoad, limit: &PrimExpr, var: &Var) -> bool {
-        let Some((last, others)) = load.indices.split_last() else { return false };
         self.masks
             && is_positive(limit)
             && load.buffer.scope == Scope::Global
             && !self.limits.contains_key(&load.buffer.id)
-            && !others.iter().any(|index| uses_var(index, var))
-            && !reads(last)
-            && uses_var(last, var)
-            && detect_linear_equation(last, std::slice::from_ref(var), &Analyzer::new())
-                .is_some_and(|it| it.coefficients[0].is_const(1))
+            && load.indices.iter().any(|index| uses_var(index, var))
+            && !load.indices.iter().any(|index| uses_var(index, var) && reads(index))
+            && self.is_contiguous(load, var)
+    }
+
+    /// True if neighbouring elements are read for neighbouring values of `var`, which may be divided among several indices.
+    fn is_contiguous(&self, load: &BufferLoad, var: &Var) -> bool {
+        let Some(first) = load.indices.iter().position(|index| uses_var(index, var)) else { return false };
+        let strides = row_major_strides(&load.buffer);
+        let terms = load.indices[first..].iter().zip(&strides[first..]);
+        let Some(place) = terms.map(|(index, stride)| index * stride).reduce(|a, b| a + b) else {
+            return false;
+        };
+        let mut analyzer = Analyzer::new();
+        for node in &self.loops {
+            enter_loop(&mut analyzer, node);
+        }
+        let place = analyzer.simplify(&place);
+        detect_linear_equation(&place, std::slice::from_ref(var), &analyzer)
+            .is_some_and(|it| it.coefficients[0].is_const(1))
     }
 
     /// `store`, under `conditions`, as a branch that does not access the buffers with limits: they are read before it.

@@ -18,6 +18,7 @@
 mod constant;
 mod conv;
 mod dense;
+mod groups;
 mod ops;
 mod plain;
 mod slice;
@@ -142,7 +143,7 @@ impl ExprMutator for Converter<'_> {
             return Some(std::mem::take(&mut self.bindings));
         }
         self.note_transposed(&binding.var, &binding.value);
-        let packed = self.dense_pack(binding);
+        let packed = self.dense_pack(binding).or_else(|| self.product_of_groups(binding));
         let binding = packed.as_ref().unwrap_or(binding);
         self.bind_plain(|uses| uses.visit_expr(&binding.value));
         let mut before = std::mem::take(&mut self.bindings);
@@ -184,7 +185,6 @@ impl Converter<'_> {
         match op.name {
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(op, call, name),
             "image.resize2d" => self.resize(op, call, name),
-            "nn.batch_norm" => self.batch_norm(call, name),
             "concat" => self.concat(op, call, name),
             "strided_slice" => self.slice(call, name),
             "split" => {

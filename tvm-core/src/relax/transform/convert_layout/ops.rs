@@ -27,30 +27,6 @@ impl Converter<'_> {
         Some((self.emit(name, op.name, &[data.var.into(), size.clone()], attrs, &call.span)?, data.blocks))
     }
 
-    /// `data * scale + shift`, with `scale = gamma / sqrt(variance + epsilon)` and `shift = beta - mean * scale`.
-    pub(super) fn batch_norm(&mut self, call: &Call, name: &str) -> Option<(Var, Blocks)> {
-        let [data, gamma, beta, mean, variance] = &*call.args else { return None };
-        let data = self.blocked(data)?.clone();
-        let (_, dtype) = self.shape(&call.args[0])?;
-        if call.attrs.int("axis").is_some_and(|axis| axis != 1 && axis != -3) {
-            return None;
-        }
-        let epsilon = PrimExpr::float(call.attrs.float("epsilon").unwrap_or(1e-5), dtype);
-        let mut step = |name: &str, op: &str, args: &[Arg]| -> Option<Arg> {
-            self.emit(name, op, args, Attrs::new(), &call.span).map(Arg::from)
-        };
-        let sum = step("variance", "add", &[variance.clone(), Arg::Prim(epsilon)])?;
-        let root = step("rsqrt", "rsqrt", &[sum])?;
-        let scale = step("scale", "multiply", &[gamma.clone(), root])?;
-        let centre = step("centre", "multiply", &[mean.clone(), scale.clone()])?;
-        let shift = step("shift", "subtract", &[beta.clone(), centre])?;
-        let scale = self.channels(&scale, data.blocks, &call.span)?;
-        let shift = self.channels(&shift, data.blocks, &call.span)?;
-        let scaled = self.emit(name, "multiply", &[data.var.into(), scale], Attrs::new(), &call.span)?;
-        let res = self.emit(name, "add", &[scaled.into(), shift], Attrs::new(), &call.span)?;
-        Some((res, data.blocks))
-    }
-
     pub(super) fn concat(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [Arg::Tuple(fields)] = &*call.args else { return None };
         if call.attrs.int("axis").is_none_or(|axis| axis != 1 && axis != -3) {

@@ -327,3 +327,31 @@ fn channels_that_fill_no_block_are_joined_in_smaller_ones() {
     assert!(changes == 2 && !text.contains("dst_layout = \"NCHW\", src_layout = \"NCHW8c\""), "{text}");
     assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
 }
+
+/// Single pixels in groups are products of matrices; windows, strides and other types are left alone.
+#[test]
+fn pixels_of_bytes_in_groups_are_products() {
+    let number = |i: i64| (i * 37 % 251) as f64;
+    let bytes = |shape: &[i64], dtype: DataType, offset: f64| {
+        let values: Vec<f64> = (0..shape.iter().product()).map(|i| number(i) - offset).collect();
+        Tensor::from_f64s(&values, shape, dtype).unwrap()
+    };
+    for (window, stride, out_dtype, is_product) in
+        [(1i64, 1i64, DataType::I32, true), (3, 1, DataType::I32, false), (1, 2, DataType::I32, false)]
+    {
+        let mut graph = Graph::new(11);
+        let shape = [2i64, 12, 5, 7];
+        let data = Var::new("x", Type::tensor(shape.map(PrimExpr::index).to_vec(), DataType::U8));
+        let weight = bytes(&[8, 6, window, window], DataType::I8, 125.0);
+        let attrs = Attrs::new().with("groups", 2i64).with("strides", vec![stride; 2]);
+        let attrs = attrs.with("out_dtype", out_dtype);
+        let result = graph.op("nn.conv2d", &[(&data).into(), Arg::Const(weight)], attrs).unwrap();
+        let result = graph.op("astype", &[result.into()], Attrs::new().with("dtype", DataType::F32)).unwrap();
+        let module = graph.function_of(data, result);
+        let converted = converted(&module);
+        let text = converted.to_string();
+        assert_eq!(text.contains("matmul"), is_product, "{text}");
+        let args = [Value::from(bytes(&shape, DataType::U8, 0.0))];
+        assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
+    }
+}

@@ -1,0 +1,49 @@
+//! What the values of a function are, for passes that look for calls of calls.
+
+use rustc_hash::FxHashMap;
+
+use crate::ir::VarId;
+use crate::relax::visitor::{walk_arg, walk_binding};
+use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprVisitor};
+
+/// The calls of a function by the variable that they are bound to, and how often each variable is used.
+#[derive(Default)]
+pub(super) struct Values {
+    calls: FxHashMap<VarId, Call>,
+    uses: FxHashMap<VarId, usize>,
+}
+
+impl ExprVisitor for Values {
+    fn visit_binding(&mut self, binding: &Binding) {
+        if let (Expr::Call(call), false) = (&binding.value, binding.match_cast) {
+            self.calls.insert(binding.var.id(), (**call).clone());
+        }
+        walk_binding(self, binding);
+    }
+
+    fn visit_arg(&mut self, arg: &Arg) {
+        match arg {
+            Arg::Var(var) => *self.uses.entry(var.id()).or_default() += 1,
+            _ => walk_arg(self, arg),
+        }
+    }
+}
+
+impl Values {
+    /// The call of one of `ops` that `arg` is the result of.
+    pub(super) fn call(&self, arg: &Arg, ops: &[&str]) -> Option<&Call> {
+        let call = self.calls.get(&arg.as_var()?.id())?;
+        ops.contains(&op_name(call)?).then_some(call)
+    }
+
+    /// The call of one of `ops` that `arg` is the result of, if nothing else uses it.
+    pub(super) fn only_use(&self, arg: &Arg, ops: &[&str]) -> Option<&Call> {
+        let is_only = self.uses.get(&arg.as_var()?.id()) == Some(&1);
+        self.call(arg, ops).filter(|_| is_only)
+    }
+}
+
+/// The name of the operator that is called.
+pub(super) fn op_name(call: &Call) -> Option<&'static str> {
+    if let Callee::Op(op) = call.callee { Some(op.def().name) } else { None }
+}
