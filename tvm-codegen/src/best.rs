@@ -38,7 +38,7 @@ impl BestTarget {
 /// `target` with the architecture of the first GPU of this machine, if it is for a GPU and names no architecture: kernels that run here
 /// may use what this GPU has. Other targets are unchanged, and those for a GPU whose machine code is not known.
 pub fn for_own_gpu(target: &Target) -> Target {
-    if !target.is_gpu() || target.arch.is_some() {
+    if !target.is_gpu() || target.arch.is_some() || !target.higher_archs.is_empty() {
         return target.clone();
     }
     let capability = Device::cuda(0).properties().ok().and_then(|it| it.compute_capability);
@@ -47,6 +47,19 @@ pub fn for_own_gpu(target: &Target) -> Target {
         Some(((major, _), arch)) if arch.capability().0 == major => target.clone().with_arch(arch),
         _ => target.clone(),
     }
+}
+
+/// `target` with the one of its GPU architectures whose machine code the first GPU of this machine runs; the lowest one if there is no
+/// such architecture or no GPU.
+pub(crate) fn for_one_gpu(target: &Target) -> Target {
+    if target.higher_archs.is_empty() {
+        return target.clone();
+    }
+    let archs = target.gpu_archs();
+    let own = Device::cuda(0).properties().ok().and_then(|it| it.compute_capability);
+    let runs = |arch: &&GpuArch| own.is_some_and(|own| arch.runs_on(own));
+    let arch = archs.iter().rfind(runs).or(archs.first());
+    arch.map_or_else(|| target.clone(), |arch| target.clone().with_arch(*arch))
 }
 
 /// Fails unless kernels can be compiled for the first GPU and run there.

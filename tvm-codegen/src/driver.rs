@@ -10,7 +10,7 @@ use tvm_core::tir::{PrimFunc, kernel_sig};
 use tvm_runtime::abi::kernel_symbol;
 use tvm_runtime::{Kernel, KernelSig, Module};
 
-use crate::best::for_own_gpu;
+use crate::best::{for_one_gpu, for_own_gpu};
 use crate::parts::parts;
 use crate::{CodegenError, EmitKind, Options, Unit, code_generator};
 
@@ -45,7 +45,7 @@ pub(crate) fn build_level(
     target: &Target,
     level: Option<&str>,
 ) -> Result<Module, CodegenError> {
-    let target = for_own_gpu(&resolve(target));
+    let target = for_one_gpu(&for_own_gpu(&resolve(target)));
     let level = tvm_runtime::choose_cpu_level(&target.cpu_levels(), level)?.map(String::from);
     let target = level.as_ref().map_or_else(|| target.clone(), |level| target.for_level(level));
     let built = code_generator(target.kind)?.build(module, &target, Options::current())?;
@@ -90,6 +90,10 @@ fn emit_unit(unit: Unit<'_>, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
     let target = unit.target;
     if !target.cpu_levels().is_empty() {
         let message = "a unit is for one CPU level\n  help: name one, or write an artifact, which holds a unit for each";
+        return Err(CodegenError::Target { target: target.to_string(), message: message.into() });
+    }
+    if target.gpu_archs().len() > 1 {
+        let message = "a unit is for one GPU architecture\n  help: name one (`cuda -arch=sm_90`), or write an artifact, which holds code for each";
         return Err(CodegenError::Target { target: target.to_string(), message: message.into() });
     }
     // Every target has the same C source and the same LLVM IR.

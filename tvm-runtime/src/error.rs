@@ -442,6 +442,19 @@ pub enum RuntimeError {
         /// The levels that the program has kernels for.
         has: Vec<String>,
     },
+    /// A program has no kernels for the GPU.
+    #[error(
+        "{device} is of the architecture {own}, the program has kernels for {}\n  help: compile it for this one as well: `tvmc compile MODEL --target \"cuda -arch={}\"`",
+        .has.join(", "), archs(.own, .has)
+    )]
+    GpuArch {
+        /// The GPU.
+        device: Device,
+        /// Its architecture, for example `sm_75`.
+        own: String,
+        /// What the program has kernels for: `sm_80`, `PTX for sm_80`.
+        has: Vec<String>,
+    },
     /// The kernels of a program are not for the CPU levels that it lists.
     #[error("malformed program: CPU levels: {message}")]
     CpuLevelList {
@@ -543,6 +556,12 @@ fn message_note(message: &Option<Arc<str>>) -> String {
 /// The CPU levels of a program, for an error message.
 fn levels(has: &[String]) -> String {
     if has.is_empty() { "it was compiled for one CPU".into() } else { format!("it has {}", quoted(has)) }
+}
+
+/// The architectures of a target that adds `own` to those of `has`.
+fn archs(own: &str, has: &[String]) -> String {
+    let known = has.iter().filter(|it| it.starts_with("sm_")).map(String::as_str);
+    known.chain([own]).collect::<Vec<_>>().join(",")
 }
 
 /// The kernels that may have caused a fault.

@@ -66,8 +66,11 @@ pub use half;
 pub use host_arg::{HostArg, TensorView, TensorViewMut};
 pub use kernel::{Backend, DimSig, HostFn, Kernel, KernelSig, ParamKind, ParamSig};
 pub use launch::{
-    Argument, CodeFormat, DeviceImage, DeviceProgram, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step,
+    Argument, CodeFormat, DeviceImage, DeviceProgram, HostInstr, HostOp, HostParam, HostProgram, HostQuery,
+    HostReg, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step,
 };
+#[doc(hidden)]
+pub use launch::{float_to_int, wide_int, wrap_int};
 #[doc(hidden)]
 pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};

@@ -1,8 +1,9 @@
 //! The host's part of a program: from the shapes of the arguments to allocations and launches.
 //!
 //! The host reads no memory of the GPU, so its steps depend on the shapes and scalars of a call alone: they are computed before
-//! anything runs, and whoever runs them needs neither the program nor a compiler. TVM counterpart: the host function that
-//! `SplitHostDevice` leaves, which is machine code there.
+//! anything runs. The statements of the host become instructions of the runtime ([`tvm_runtime::HostProgram`]): whoever runs them
+//! needs neither the program nor a compiler. What the host cannot do becomes an instruction that refuses the call.
+//! TVM counterpart: the host function that `SplitHostDevice` leaves, which is machine code there.
 
 use std::sync::Arc;
 
@@ -10,11 +11,13 @@ use rustc_hash::FxHashMap;
 use tvm_core::ir::{BufferId, VarId};
 use tvm_core::tir::Param;
 use tvm_core::tir::{
-    Binary, BinaryOp, DeclBuffer, Failure, For, ForKind, Intrinsic, PrimCall, PrimCallee, PrimExpr, PrimFunc,
-    Stmt, eval_int, float_to_int, wrap_int,
+    AssertStmt, Binary, BinaryOp, DeclBuffer, Failure, For, ForKind, IfThenElse, Intrinsic, PrimCall,
+    PrimCallee, PrimExpr, PrimFunc, Stmt,
 };
-use tvm_runtime::abi::pack_dtype;
-use tvm_runtime::{Argument, DataType, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step, Value};
+use tvm_runtime::{
+    DataType, HostInstr, HostOp, HostParam, HostQuery, HostReg, KernelFailure, LaunchArg, LaunchError,
+    LaunchPlan, Value,
+};
 
 use super::CudaKernel;
 use crate::c::device::DeviceParam;
@@ -22,36 +25,10 @@ use crate::c::device::DeviceParam;
 /// The host's part of a program.
 #[derive(Clone, Debug)]
 pub struct HostProgram {
-    func: PrimFunc,
+    /// What the host does.
+    pub code: tvm_runtime::HostProgram,
     /// The kernels, in program order.
     pub kernels: Vec<CudaKernel>,
-}
-
-/// Why a call is refused before it launches anything.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HostError {
-    /// An assertion of the host does not hold: an argument does not fit, or a launch is too large.
-    #[error("{}: expected {expected}, got {got}", if .failure.what.is_empty() { "an argument does not fit" } else { &*.failure.what })]
-    Failed {
-        /// What the assertion reports.
-        failure: Box<Failure>,
-        /// What was expected.
-        expected: i64,
-        /// What was found.
-        got: i64,
-    },
-    /// An extent cannot be launched or allocated.
-    #[error("an extent of `{name}` is {extent}, expected 0 to {}", u32::MAX)]
-    TooLarge {
-        /// The kernel or the buffer.
-        name: String,
-        /// The extent.
-        extent: i64,
-    },
-    /// The program does something that the host cannot do.
-    #[error("the host cannot evaluate {0}")]
-    NotSupported(String),
 }
 
 /// What `failure` reports, for the runtime.
@@ -61,43 +38,36 @@ pub(super) fn kernel_failure(failure: &Failure) -> KernelFailure {
     KernelFailure { status: failure.status, arg: failure.arg, axis: failure.axis, what, place }
 }
 
-impl From<HostError> for LaunchError {
-    fn from(error: HostError) -> LaunchError {
-        match error {
-            HostError::Failed { failure, expected, got } => {
-                LaunchError::Failed { failure: kernel_failure(&failure), expected, got }
-            }
-            other @ (HostError::TooLarge { .. } | HostError::NotSupported(_)) => {
-                LaunchError::Refused(other.to_string())
-            }
-        }
-    }
-}
-
-/// A number or a place.
-#[derive(Clone, Copy, Debug)]
-enum Host {
-    Int(i64),
-    Float(f64),
-    /// The memory of this number.
-    Memory(usize),
-}
-
 impl HostProgram {
-    pub(super) fn new(func: PrimFunc, kernels: Vec<CudaKernel>) -> HostProgram {
-        HostProgram { func, kernels }
+    pub(super) fn new(func: &PrimFunc, kernels: Vec<CudaKernel>) -> HostProgram {
+        let mut writer = Writer { kernels: &kernels, ..Writer::default() };
+        match &*func.params {
+            [Param::Scalar(list), Param::Scalar(count), Param::Scalar(_)] => {
+                // The list of arguments is an address for machine code only.
+                let (reg, dst) = (writer.int(0), writer.reg());
+                writer.code.push(HostInstr::Count { dst });
+                writer.vars.extend([(list.id(), reg), (count.id(), dst)]);
+                writer.stmt(&func.body);
+            }
+            _ => writer.refuse("a program that is not lowered"),
+        }
+        let code = tvm_runtime::HostProgram { registers: writer.registers, code: writer.code };
+        HostProgram { code, kernels }
     }
 
     /// Evaluates the host's part of a call with these arguments, of whose tensors only shapes and types are read.
     ///
     /// # Errors
     /// When an argument does not fit, or a launch exceeds what the GPU can do.
-    pub fn plan(&self, args: &[Value]) -> Result<LaunchPlan, HostError> {
+    pub fn plan(&self, args: &[Value]) -> Result<LaunchPlan, LaunchError> {
         let describe = |value| match value {
             &Value::Int(value) => Ok(LaunchArg::Int(value)),
             &Value::Float(value) => Ok(LaunchArg::Float(value)),
             Value::Tensor(it) => Ok(LaunchArg::Tensor { shape: it.shape(), dtype: it.dtype() }),
-            other => unsupported(format!("an argument that is {}", other.kind())),
+            other => {
+                let message = format!("the host cannot evaluate an argument that is {}", other.kind());
+                Err(LaunchError::Refused(message))
+            }
         };
         self.plan_launch(&args.iter().map(describe).collect::<Result<Vec<_>, _>>()?)
     }
@@ -106,337 +76,341 @@ impl HostProgram {
     ///
     /// # Errors
     /// As for [`HostProgram::plan`].
-    pub fn plan_launch(&self, args: &[LaunchArg<'_>]) -> Result<LaunchPlan, HostError> {
-        let mut run = Run {
-            program: self,
-            args,
-            vars: FxHashMap::default(),
-            buffers: FxHashMap::default(),
-            next_kernel: 0,
-            plan: LaunchPlan::default(),
-        };
-        let [Param::Scalar(list), Param::Scalar(count), Param::Scalar(_)] = &*self.func.params else {
-            return Err(HostError::NotSupported("a program that is not lowered".into()));
-        };
-        run.vars.insert(list.id(), Host::Int(0));
-        run.vars.insert(count.id(), Host::Int(args.len() as i64));
-        run.stmt(&self.func.body)?;
-        Ok(run.plan)
+    pub fn plan_launch(&self, args: &[LaunchArg<'_>]) -> Result<LaunchPlan, LaunchError> {
+        self.code.plan(args)
     }
 }
 
-struct Run<'a> {
-    program: &'a HostProgram,
-    args: &'a [LaunchArg<'a>],
-    vars: FxHashMap<VarId, Host>,
-    buffers: FxHashMap<BufferId, usize>,
+/// Writes the instructions of a program.
+#[derive(Default)]
+struct Writer<'a> {
+    kernels: &'a [CudaKernel],
+    vars: FxHashMap<VarId, HostReg>,
+    buffers: FxHashMap<BufferId, HostReg>,
     /// The number of the next kernel in program order.
     next_kernel: usize,
-    plan: LaunchPlan,
+    registers: u32,
+    code: Vec<HostInstr>,
 }
 
-fn unsupported<T>(what: impl Into<String>) -> Result<T, HostError> {
-    Err(HostError::NotSupported(what.into()))
-}
+impl Writer<'_> {
+    fn reg(&mut self) -> HostReg {
+        self.registers += 1;
+        self.registers - 1
+    }
 
-impl Run<'_> {
-    fn stmt(&mut self, stmt: &Stmt) -> Result<(), HostError> {
+    fn int(&mut self, value: i64) -> HostReg {
+        let dst = self.reg();
+        self.code.push(HostInstr::Int { dst, value });
+        dst
+    }
+
+    fn refuse(&mut self, what: impl Into<String>) {
+        let message = format!("the host cannot evaluate {}", what.into());
+        self.code.push(HostInstr::Refuse { message });
+    }
+
+    /// Refuses the call; the register is for what comes after.
+    fn refused(&mut self, what: impl Into<String>) -> HostReg {
+        self.refuse(what);
+        self.reg()
+    }
+
+    fn here(&self) -> u32 {
+        u32::try_from(self.code.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Adds a jump, whose place [`Writer::land`] sets.
+    fn jump(&mut self, jump: HostInstr) -> usize {
+        self.code.push(jump);
+        self.code.len() - 1
+    }
+
+    /// Lets the jump at `jump` go to the next instruction.
+    fn land(&mut self, jump: usize) {
+        let here = self.here();
+        if let HostInstr::Jump { to }
+        | HostInstr::JumpIfZero { to, .. }
+        | HostInstr::JumpUnlessLess { to, .. } = &mut self.code[jump]
+        {
+            *to = here;
+        }
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
         match stmt {
-            Stmt::SeqStmt(stmts) => stmts.iter().try_for_each(|it| self.stmt(it)),
+            Stmt::SeqStmt(stmts) => stmts.iter().for_each(|it| self.stmt(it)),
             Stmt::Bind(it) => {
-                let value = self.expr(&it.value)?;
+                let value = self.expr(&it.value);
                 self.vars.insert(it.var.id(), value);
-                Ok(())
             }
-            Stmt::AssertStmt(it) => {
-                if self.int(&it.condition)? != 0 {
-                    return Ok(());
-                }
-                let (expected, got) = (self.int(&it.failure.expected)?, self.int(&it.failure.got)?);
-                Err(HostError::Failed { failure: Box::new(it.failure.clone()), expected, got })
-            }
+            Stmt::AssertStmt(it) => self.assertion(it),
             Stmt::DeclBuffer(it) => self.declare(it),
             Stmt::AllocBuffer(it) => {
-                let mut bytes = it.buffer.dtype.bytes() as u64;
-                for extent in it.buffer.shape.iter() {
-                    let extent = self.int(extent)?;
-                    let size = u64::try_from(extent).ok().and_then(|it| bytes.checked_mul(it));
-                    bytes = size.ok_or_else(|| too_large(&it.buffer.name, extent))?;
-                }
-                self.buffers.insert(it.buffer.id, self.args.len() + self.plan.memories.len());
-                self.plan.memories.push(bytes);
-                Ok(())
+                let extents = it.buffer.shape.iter().map(|extent| self.expr(extent)).collect();
+                let (dst, name) = (self.reg(), it.buffer.name.to_string());
+                let bytes = it.buffer.dtype.bytes() as u64;
+                self.code.push(HostInstr::Alloc { dst, name, bytes, extents });
+                self.buffers.insert(it.buffer.id, dst);
             }
-            Stmt::IfThenElse(it) => {
-                let holds = self.int(&it.condition)? != 0;
-                let before = self.next_kernel;
-                let then_kernels = kernels_in(&it.then_case);
-                if holds {
-                    self.stmt(&it.then_case)?;
-                }
-                self.next_kernel = before + then_kernels;
-                if let Some(other) = &it.else_case {
-                    let before = self.next_kernel;
-                    if !holds {
-                        self.stmt(other)?;
-                    }
-                    self.next_kernel = before + kernels_in(other);
-                }
-                Ok(())
-            }
+            Stmt::IfThenElse(it) => self.branch(it),
             Stmt::For(it) => match it.kind {
                 ForKind::ThreadBinding(_) => self.launch(),
                 ForKind::Serial | ForKind::Parallel | ForKind::Vectorized | ForKind::Unrolled => {
-                    self.repeat(it)
+                    self.repeat(it);
                 }
             },
             Stmt::While(_) | Stmt::BufferStore(_) | Stmt::BlockRealize(_) | Stmt::Evaluate(_) => {
-                unsupported("a statement that touches memory")
+                self.refuse("a statement that touches memory");
             }
         }
     }
 
-    fn repeat(&mut self, node: &For) -> Result<(), HostError> {
-        let (min, extent) = (self.int(&node.min)?, self.int(&node.extent)?);
-        let first = self.next_kernel;
-        for i in min..min.saturating_add(extent.max(0)) {
-            self.next_kernel = first;
-            self.vars.insert(node.loop_var.id(), Host::Int(i));
-            self.stmt(&node.body)?;
-        }
-        self.next_kernel = first + kernels_in(&node.body);
-        Ok(())
+    fn assertion(&mut self, it: &AssertStmt) {
+        let test = self.expr(&it.condition);
+        let fails = self.jump(HostInstr::JumpIfZero { test, to: 0 });
+        let holds = self.jump(HostInstr::Jump { to: 0 });
+        self.land(fails);
+        let (expected, got) = (self.expr(&it.failure.expected), self.expr(&it.failure.got));
+        self.code.push(HostInstr::Fail { failure: kernel_failure(&it.failure), expected, got });
+        self.land(holds);
     }
 
-    fn declare(&mut self, it: &DeclBuffer) -> Result<(), HostError> {
-        match self.expr(&it.data)? {
-            Host::Memory(memory) => {
-                self.buffers.insert(it.buffer.id, memory);
-                Ok(())
+    fn branch(&mut self, it: &IfThenElse) {
+        let test = self.expr(&it.condition);
+        let other = self.jump(HostInstr::JumpIfZero { test, to: 0 });
+        self.stmt(&it.then_case);
+        match &it.else_case {
+            Some(case) => {
+                let end = self.jump(HostInstr::Jump { to: 0 });
+                self.land(other);
+                self.stmt(case);
+                self.land(end);
             }
-            Host::Int(_) | Host::Float(_) => unsupported(format!("the memory of `{}`", it.buffer.name)),
+            None => self.land(other),
         }
     }
 
-    fn launch(&mut self) -> Result<(), HostError> {
+    fn repeat(&mut self, node: &For) {
+        let (min, extent) = (self.expr(&node.min), self.expr(&node.extent));
+        // A register of its own: that of `min` may be a variable.
+        let (counter, end) = (self.reg(), self.reg());
+        self.code.push(HostInstr::Copy { dst: counter, src: min });
+        let add = |dst, a, b| HostInstr::Binary { op: HostOp::Add, dst, a, b, dtype: DataType::I64 };
+        self.code.push(add(end, min, extent));
+        let one = self.int(1);
+        let first = self.here();
+        let exit = self.jump(HostInstr::JumpUnlessLess { a: counter, b: end, to: 0 });
+        self.vars.insert(node.loop_var.id(), counter);
+        self.stmt(&node.body);
+        self.code.push(add(counter, counter, one));
+        self.code.push(HostInstr::Jump { to: first });
+        self.land(exit);
+    }
+
+    fn declare(&mut self, it: &DeclBuffer) {
+        let memory = self.expr(&it.data);
+        self.buffers.insert(it.buffer.id, memory);
+    }
+
+    fn launch(&mut self) {
         let at = self.next_kernel;
         self.next_kernel += 1;
-        let program = self.program;
-        let Some(kernel) = program.kernels.get(at) else { return unsupported("a kernel without code") };
-        let mut extents = [0u32; 6];
+        let Some(kernel) = self.kernels.get(at) else { return self.refuse("a kernel without code") };
+        let zero = self.int(0);
+        let (mut extents, mut nothing) = ([zero; 6], Vec::new());
         let all = kernel.kernel.grid().into_iter().chain(kernel.kernel.block());
         for (place, extent) in extents.iter_mut().zip(all) {
-            let extent = self.int(&extent)?;
-            if extent <= 0 {
+            *place = self.expr(&extent);
+            if extent.as_int().is_none_or(|it| it <= 0) {
                 // No thread at all.
-                return Ok(());
+                nothing.push(self.jump(HostInstr::JumpUnlessLess { a: zero, b: *place, to: 0 }));
             }
-            *place = u32::try_from(extent).map_err(|_| too_large(&kernel.name, extent))?;
         }
-        let [grid, block] = [0, 3].map(|at| [extents[at], extents[at + 1], extents[at + 2]]);
-        let shared = self.int(&kernel.kernel.dynamic().bytes)?;
-        let shared = u32::try_from(shared).map_err(|_| too_large(&kernel.name, shared))?;
-        let mut args = Vec::new();
+        let shared = self.expr(&kernel.kernel.dynamic().bytes);
+        let mut params = Vec::new();
         for param in &kernel.params {
-            args.push(match param {
-                DeviceParam::Memory(id) => match self.buffers.get(id) {
-                    Some(&memory) => Argument::Memory(memory),
-                    None => return unsupported("a buffer that is not declared"),
-                },
-                DeviceParam::Scalar(var) => match self.vars.get(&var.id()) {
-                    Some(&value) => Argument::Scalar(bits(value, var.dtype()), var.dtype()),
-                    None => return unsupported(format!("`{}`, which has no value", var.name())),
-                },
-                DeviceParam::Failure => Argument::Failure,
-            });
+            let param = match param {
+                DeviceParam::Memory(id) => self.buffers.get(id).map(|reg| HostParam::Memory(*reg)),
+                DeviceParam::Scalar(var) => {
+                    self.vars.get(&var.id()).map(|reg| HostParam::Scalar(*reg, var.dtype()))
+                }
+                DeviceParam::Failure => Some(HostParam::Failure),
+            };
+            match param {
+                Some(param) => params.push(param),
+                None => return self.refuse(format!("a parameter of `{}` that has no value", kernel.name)),
+            }
         }
-        self.plan.steps.push(Step::Launch { kernel: at, grid, block, shared, args });
-        Ok(())
+        let (kernel, name) = (u32::try_from(at).unwrap_or(u32::MAX), kernel.name.clone());
+        self.code.push(HostInstr::Launch { kernel, name, extents, shared, params });
+        nothing.into_iter().for_each(|jump| self.land(jump));
     }
 
-    fn int(&mut self, expr: &PrimExpr) -> Result<i64, HostError> {
-        match self.expr(expr)? {
-            Host::Int(value) => Ok(value),
-            Host::Float(_) | Host::Memory(_) => unsupported(format!("`{expr}` as an integer")),
-        }
-    }
-
-    fn float(&mut self, expr: &PrimExpr) -> Result<f64, HostError> {
-        match self.expr(expr)? {
-            Host::Float(value) => Ok(value),
-            Host::Int(_) | Host::Memory(_) => unsupported(format!("`{expr}` as a float")),
-        }
-    }
-
-    fn expr(&mut self, expr: &PrimExpr) -> Result<Host, HostError> {
-        Ok(match expr {
-            PrimExpr::IntImm(it) => Host::Int(it.value),
-            PrimExpr::FloatImm(it) => Host::Float(it.value),
+    /// The register with the value of `expr`.
+    fn expr(&mut self, expr: &PrimExpr) -> HostReg {
+        match expr {
+            PrimExpr::IntImm(it) => self.int(it.value),
+            PrimExpr::FloatImm(it) => {
+                let dst = self.reg();
+                self.code.push(HostInstr::Float { dst, value: it.value });
+                dst
+            }
             PrimExpr::Var(var) => match self.vars.get(&var.id()) {
-                Some(&value) => value,
-                None => return unsupported(format!("`{}`, which has no value", var.name())),
+                Some(reg) => *reg,
+                None => self.refused(format!("`{}`, which has no value", var.name())),
             },
-            PrimExpr::Cast(it) => match self.expr(&it.value)? {
-                Host::Int(value) if it.dtype.is_bool() => Host::Int(i64::from(value != 0)),
-                Host::Int(value) if it.dtype.is_integer() => {
-                    Host::Int(wrap_int(tvm_core::tir::wide_int(value, it.value.dtype()), it.dtype))
-                }
-                Host::Int(value) if it.dtype.is_float() => {
-                    let value = tvm_core::tir::wide_int(value, it.value.dtype());
-                    // Rounded once.
-                    let value =
-                        if it.dtype == DataType::F32 { f64::from(value as f32) } else { value as f64 };
-                    Host::Float(round_to(value, it.dtype))
-                }
-                Host::Float(value) if it.dtype.is_float() => Host::Float(round_to(value, it.dtype)),
-                Host::Float(value) if it.dtype.is_integer() || it.dtype.is_bool() => {
-                    Host::Int(float_to_int(value, it.dtype))
-                }
-                _ => return unsupported(format!("`{expr}`")),
-            },
-            PrimExpr::Not(it) => Host::Int(i64::from(self.int(&it.value)? == 0)),
-            PrimExpr::Binary(it) => {
-                if it.a.dtype().is_float() {
-                    return self.floats(it, expr);
-                }
-                let a = self.int(&it.a)?;
-                match (it.op, a) {
-                    (BinaryOp::And, 0) => return Ok(Host::Int(0)),
-                    (BinaryOp::Or, 1) => return Ok(Host::Int(1)),
-                    _ => {}
-                }
-                let b = self.int(&it.b)?;
-                match eval_int(it.op, a, b, it.a.dtype()) {
-                    Some(value) => Host::Int(value),
-                    None => return unsupported(format!("`{expr}`")),
-                }
+            PrimExpr::Cast(it) => {
+                let (src, dst) = (self.expr(&it.value), self.reg());
+                self.code.push(HostInstr::Cast { dst, src, from: it.value.dtype(), to: it.dtype });
+                dst
             }
-            PrimExpr::Select(it) => {
-                let holds = self.int(&it.condition)? != 0;
-                self.expr(if holds { &it.true_value } else { &it.false_value })?
+            PrimExpr::Not(it) => {
+                let (src, dst) = (self.expr(&it.value), self.reg());
+                self.code.push(HostInstr::Not { dst, src });
+                dst
             }
+            PrimExpr::Binary(it) => self.binary(it),
+            PrimExpr::Select(it) => self.select(&it.condition, &it.true_value, &it.false_value),
             PrimExpr::Let(it) => {
-                let value = self.expr(&it.value)?;
+                let value = self.expr(&it.value);
                 self.vars.insert(it.var.id(), value);
-                self.expr(&it.body)?
+                self.expr(&it.body)
             }
-            PrimExpr::Call(it) => self.call(it, expr)?,
+            PrimExpr::Call(it) => self.call(it, expr),
             PrimExpr::StringImm(_)
             | PrimExpr::BufferLoad(_)
             | PrimExpr::Ramp(_)
             | PrimExpr::Broadcast(_)
-            | PrimExpr::Shuffle(_) => return unsupported(format!("`{expr}`")),
-        })
-    }
-
-    /// An operation on floats, rounded to their type.
-    fn floats(&mut self, it: &Binary, expr: &PrimExpr) -> Result<Host, HostError> {
-        let (Host::Float(a), Host::Float(b)) = (self.expr(&it.a)?, self.expr(&it.b)?) else {
-            return unsupported(format!("`{expr}`"));
-        };
-        let value = match it.op {
-            BinaryOp::Add => a + b,
-            BinaryOp::Sub => a - b,
-            BinaryOp::Mul => a * b,
-            BinaryOp::Div => a / b,
-            // NaN where either is; the first of equals.
-            BinaryOp::Min => {
-                if b < a || b.is_nan() {
-                    b
-                } else {
-                    a
-                }
-            }
-            BinaryOp::Max => {
-                if b > a || b.is_nan() {
-                    b
-                } else {
-                    a
-                }
-            }
-            BinaryOp::Eq => return Ok(Host::Int((a == b).into())),
-            BinaryOp::Ne => return Ok(Host::Int((a != b).into())),
-            BinaryOp::Lt => return Ok(Host::Int((a < b).into())),
-            BinaryOp::Le => return Ok(Host::Int((a <= b).into())),
-            BinaryOp::Gt => return Ok(Host::Int((a > b).into())),
-            BinaryOp::Ge => return Ok(Host::Int((a >= b).into())),
-            _ => return unsupported(format!("`{expr}`")),
-        };
-        Ok(Host::Float(round_to(value, it.a.dtype())))
-    }
-
-    fn call(&mut self, it: &PrimCall, expr: &PrimExpr) -> Result<Host, HostError> {
-        let PrimCallee::Intrinsic(intrinsic) = it.callee else { return unsupported(format!("`{expr}`")) };
-        match (intrinsic, &*it.args) {
-            (Intrinsic::Likely, [value]) => self.expr(value),
-            (Intrinsic::IsNan, [value]) => Ok(Host::Int(self.float(value)?.is_nan().into())),
-            (Intrinsic::IsInf, [value]) => Ok(Host::Int(self.float(value)?.is_infinite().into())),
-            (Intrinsic::IfThenElse, [condition, a, b]) => {
-                let holds = self.int(condition)? != 0;
-                self.expr(if holds { a } else { b })
-            }
-            (_, [_, at, rest @ ..]) => {
-                let at = usize::try_from(self.int(at)?).unwrap_or(usize::MAX);
-                let Some(arg) = self.args.get(at) else { return unsupported(format!("argument {at}")) };
-                let rest = rest.iter().map(|it| self.int(it)).collect::<Result<Vec<_>, _>>()?;
-                Ok(match (intrinsic, *arg, &rest[..]) {
-                    (Intrinsic::ArgData, LaunchArg::Tensor { .. }, []) => Host::Memory(at),
-                    (Intrinsic::ArgNdim, LaunchArg::Tensor { shape, .. }, []) => {
-                        Host::Int(shape.len() as i64)
-                    }
-                    (Intrinsic::ArgDType, LaunchArg::Tensor { dtype, .. }, []) => {
-                        Host::Int(pack_dtype(dtype))
-                    }
-                    // Whoever calls the program has checked it.
-                    (Intrinsic::ArgIsCompact, LaunchArg::Tensor { .. }, []) => Host::Int(1),
-                    (Intrinsic::ArgShape, LaunchArg::Tensor { shape, .. }, [axis]) => {
-                        let extent = usize::try_from(*axis).ok().and_then(|axis| shape.get(axis));
-                        Host::Int(extent.copied().unwrap_or(0))
-                    }
-                    (Intrinsic::ArgScalar, LaunchArg::Int(value), []) if !it.dtype.is_float() => {
-                        Host::Int(wrap_int(value.into(), it.dtype))
-                    }
-                    (Intrinsic::ArgScalar, LaunchArg::Float(value), []) if it.dtype.is_float() => {
-                        Host::Float(value)
-                    }
-                    _ => return unsupported(format!("`{expr}` of argument {at}")),
-                })
-            }
-            _ => unsupported(format!("`{expr}`")),
+            | PrimExpr::Shuffle(_) => self.refused(format!("`{expr}`")),
         }
     }
-}
 
-/// Number of kernels in `stmt`.
-fn kernels_in(stmt: &Stmt) -> usize {
-    match stmt {
-        Stmt::For(it) if matches!(it.kind, ForKind::ThreadBinding(_)) => 1,
-        _ => stmt.children().into_iter().map(kernels_in).sum(),
+    fn binary(&mut self, it: &Binary) -> HostReg {
+        // The second operand of `and` and `or` is evaluated where the first one does not decide.
+        let op = match host_op(it.op) {
+            Ok(op) => op,
+            Err(Lazy::And) => return self.select(&it.a, &it.b, &PrimExpr::int(0, DataType::BOOL)),
+            Err(Lazy::Or) => return self.select(&it.a, &PrimExpr::int(1, DataType::BOOL), &it.b),
+        };
+        let (a, b, dst) = (self.expr(&it.a), self.expr(&it.b), self.reg());
+        self.code.push(HostInstr::Binary { op, dst, a, b, dtype: it.a.dtype() });
+        dst
+    }
+
+    /// One of two values, of which only that one is evaluated.
+    fn select(&mut self, test: &PrimExpr, yes: &PrimExpr, no: &PrimExpr) -> HostReg {
+        let (test, dst) = (self.expr(test), self.reg());
+        let other = self.jump(HostInstr::JumpIfZero { test, to: 0 });
+        let src = self.expr(yes);
+        self.code.push(HostInstr::Copy { dst, src });
+        let end = self.jump(HostInstr::Jump { to: 0 });
+        self.land(other);
+        let src = self.expr(no);
+        self.code.push(HostInstr::Copy { dst, src });
+        self.land(end);
+        dst
+    }
+
+    fn call(&mut self, it: &PrimCall, expr: &PrimExpr) -> HostReg {
+        let PrimCallee::Intrinsic(intrinsic) = it.callee else { return self.refused(format!("`{expr}`")) };
+        let instr: fn(HostReg, HostReg) -> HostInstr = match (intrinsic, &*it.args) {
+            (Intrinsic::Likely, [value]) => return self.expr(value),
+            (Intrinsic::IfThenElse, [condition, a, b]) => return self.select(condition, a, b),
+            (Intrinsic::IsNan, [value]) => {
+                let (src, dst) = (self.expr(value), self.reg());
+                self.code.push(HostInstr::IsNan { dst, src });
+                return dst;
+            }
+            (Intrinsic::IsInf, [value]) => {
+                let (src, dst) = (self.expr(value), self.reg());
+                self.code.push(HostInstr::IsInf { dst, src });
+                return dst;
+            }
+            (Intrinsic::ArgShape, [_, at, axis]) => {
+                let (arg, axis, dst) = (self.expr(at), self.expr(axis), self.reg());
+                self.code.push(HostInstr::Shape { dst, arg, axis });
+                return dst;
+            }
+            (Intrinsic::ArgScalar, [_, at]) => {
+                let (arg, dst) = (self.expr(at), self.reg());
+                self.code.push(HostInstr::Scalar { dst, arg, dtype: it.dtype });
+                return dst;
+            }
+            (Intrinsic::ArgData, [_, _]) => |dst, arg| HostInstr::Query { what: HostQuery::Data, dst, arg },
+            (Intrinsic::ArgNdim, [_, _]) => |dst, arg| HostInstr::Query { what: HostQuery::Ndim, dst, arg },
+            (Intrinsic::ArgDType, [_, _]) => |dst, arg| HostInstr::Query { what: HostQuery::DType, dst, arg },
+            (Intrinsic::ArgIsCompact, [_, _]) => {
+                |dst, arg| HostInstr::Query { what: HostQuery::IsCompact, dst, arg }
+            }
+            _ => return self.refused(format!("`{expr}`")),
+        };
+        let (arg, dst) = (self.expr(&it.args[1]), self.reg());
+        self.code.push(instr(dst, arg));
+        dst
     }
 }
 
-fn too_large(name: &str, extent: i64) -> HostError {
-    HostError::TooLarge { name: name.to_string(), extent }
+/// An operation that does not always evaluate its second operand.
+enum Lazy {
+    And,
+    Or,
 }
 
-/// `value` as a number of type `dtype`.
-fn round_to(value: f64, dtype: DataType) -> f64 {
-    match dtype {
-        DataType::F32 => f64::from(value as f32),
-        DataType::F16 => half::f16::from_f64(value).to_f64(),
-        DataType::BF16 => half::bf16::from_f64(value).to_f64(),
-        _ => value,
-    }
+/// The operation of the runtime.
+fn host_op(op: BinaryOp) -> Result<HostOp, Lazy> {
+    Ok(match op {
+        BinaryOp::Add => HostOp::Add,
+        BinaryOp::Sub => HostOp::Sub,
+        BinaryOp::Mul => HostOp::Mul,
+        BinaryOp::Div => HostOp::Div,
+        BinaryOp::Mod => HostOp::Mod,
+        BinaryOp::FloorDiv => HostOp::FloorDiv,
+        BinaryOp::FloorMod => HostOp::FloorMod,
+        BinaryOp::Min => HostOp::Min,
+        BinaryOp::Max => HostOp::Max,
+        BinaryOp::Eq => HostOp::Eq,
+        BinaryOp::Ne => HostOp::Ne,
+        BinaryOp::Lt => HostOp::Lt,
+        BinaryOp::Le => HostOp::Le,
+        BinaryOp::Gt => HostOp::Gt,
+        BinaryOp::Ge => HostOp::Ge,
+        BinaryOp::And => return Err(Lazy::And),
+        BinaryOp::Or => return Err(Lazy::Or),
+        BinaryOp::BitAnd => HostOp::BitAnd,
+        BinaryOp::BitOr => HostOp::BitOr,
+        BinaryOp::BitXor => HostOp::BitXor,
+        BinaryOp::Shl => HostOp::Shl,
+        BinaryOp::Shr => HostOp::Shr,
+    })
 }
 
-/// The bits of `value` as a number of type `dtype`.
-fn bits(value: Host, dtype: DataType) -> u64 {
-    match value {
-        Host::Float(value) if dtype == DataType::F32 => u64::from((value as f32).to_bits()),
-        Host::Float(value) if dtype == DataType::F16 => u64::from(half::f16::from_f64(value).to_bits()),
-        Host::Float(value) if dtype == DataType::BF16 => u64::from(half::bf16::from_f64(value).to_bits()),
-        Host::Float(value) => value.to_bits(),
-        Host::Int(value) => value as u64,
-        Host::Memory(memory) => memory as u64,
+#[cfg(test)]
+mod tests {
+    use tvm_core::tir::eval_int;
+
+    use super::*;
+
+    #[test]
+    fn integers_are_those_of_tensor_programs() {
+        let values = [0, 1, -1, 2, 3, 7, -8, 63, 64, 200, 1 << 31, -(1 << 31), i64::MAX, i64::MIN];
+        let types = [
+            DataType::BOOL,
+            DataType::I8,
+            DataType::U8,
+            DataType::I16,
+            DataType::U16,
+            DataType::I32,
+            DataType::U32,
+            DataType::I64,
+            DataType::U64,
+        ];
+        for (op, dtype) in BinaryOp::ALL.iter().flat_map(|op| types.map(|dtype| (*op, dtype))) {
+            let Ok(host) = host_op(op) else { continue };
+            for (a, b) in values.into_iter().flat_map(|a| values.map(|b| (a, b))) {
+                let [a, b] = [a, b].map(|it| tvm_core::tir::wrap_int(it.into(), dtype));
+                assert_eq!(host.ints(a, b, dtype), eval_int(op, a, b, dtype), "{a} {op:?} {b}, {dtype}");
+            }
+        }
     }
 }

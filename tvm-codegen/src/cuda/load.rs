@@ -29,7 +29,7 @@ pub(super) fn build(module: &IRModule, target: &Target, options: Options) -> Res
         for (host, sig) in source.programs.into_iter().zip(sigs) {
             let own = (first..first + host.kernels.len()).collect();
             first += host.kernels.len();
-            let plan = move |args: &[LaunchArg<'_>]| Ok(host.plan_launch(args)?);
+            let plan = move |args: &[LaunchArg<'_>]| host.code.plan(args);
             let program = DeviceProgram::new(image.clone(), own, failures.clone(), plan);
             // SAFETY: the source was generated here from programs in the lowered form, whose kernels check what their hosts do
             // not, and the plan passes the parameters that were generated.

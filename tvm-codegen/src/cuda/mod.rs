@@ -8,8 +8,8 @@
 //! A failed assertion is recorded in memory of the GPU, and its thread ends; kernels that are launched after it in the same
 //! call end at once. Waiting threads, and those of a warp that exchange values, do not wait for one that has ended (from `sm_70` on).
 //!
-//! Files: `image` compiles the source, by default with NVIDIA's library (`nvrtc`), and caches the code. `host` evaluates the host's
-//! part of a program to a list of steps. `load` makes kernels of both, which the runtime launches. Statements and expressions are
+//! Files: `image` compiles the source, by default with NVIDIA's library (`nvrtc`), and caches the code. `host` writes the host's
+//! part of a program as data. `load` makes kernels of both, which the runtime launches. Statements and expressions are
 //! those of [`crate::c`], in the dialect `Cuda`.
 
 mod host;
@@ -28,7 +28,7 @@ use tvm_core::tir::{
 };
 use tvm_runtime::{CodeFormat, Module};
 
-pub use host::{HostError, HostProgram};
+pub use host::HostProgram;
 pub use image::{ImageCompiler, ImageOptions, image_compiler, set_image_compiler};
 pub use tvm_runtime::{Argument, LaunchPlan, Step};
 
@@ -105,7 +105,7 @@ fn program(unit: &mut c::Unit, symbol: &str, func: &PrimFunc) -> Result<HostProg
         let params = unit.device_kernel(&name, &kernel, checks)?;
         kernels.push(CudaKernel { name, params, kernel });
     }
-    Ok(HostProgram::new(func.clone(), kernels))
+    Ok(HostProgram::new(func, kernels))
 }
 
 /// The launch of a kernel, for readers.

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::{ParseTargetError, Target};
+
 /// A GPU architecture that code is generated for. TVM counterpart: the attribute `arch` of a CUDA target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GpuArch {
@@ -92,8 +94,14 @@ impl GpuArch {
         (number / 10, number % 10)
     }
 
+    /// True if a GPU of the compute capability (major, minor) runs machine code for this architecture.
+    pub fn runs_on(&self, capability: (i32, i32)) -> bool {
+        let own = self.capability();
+        own == capability || (self.is_portable() && own.0 == capability.0 && own.1 <= capability.1)
+    }
+
     /// False if the code runs on one GPU alone.
-    fn is_portable(&self) -> bool {
+    pub fn is_portable(&self) -> bool {
         self.name.ends_with(|it: char| it.is_ascii_digit())
     }
 
@@ -105,6 +113,33 @@ impl GpuArch {
     /// What one kernel may use.
     pub const fn limits(&self) -> &GpuLimits {
         &self.limits
+    }
+}
+
+impl Target {
+    /// Sets several GPU architectures, in any order: an artifact has machine code for each of them, and PTX for GPUs that are newer.
+    /// One architecture is as [`Target::with_arch`].
+    ///
+    /// # Errors
+    /// When the list is empty, or names an architecture twice.
+    pub fn with_archs(self, archs: impl IntoIterator<Item = GpuArch>) -> Result<Target, ParseTargetError> {
+        let place = |arch: &GpuArch| GpuArch::ALL.iter().position(|it| it == arch);
+        let mut archs: Vec<GpuArch> = archs.into_iter().collect();
+        archs.sort_by_key(place);
+        if let Some(twice) = archs.windows(2).find(|it| it[0] == it[1]) {
+            return Err(ParseTargetError::ArchTwice { arch: twice[0].name.to_string() });
+        }
+        let Some((first, others)) = archs.split_first() else {
+            return Err(UnknownArch(String::new()).into());
+        };
+        let mut target = self.with_arch(*first);
+        target.higher_archs = others.to_vec();
+        Ok(target)
+    }
+
+    /// The GPU architectures that code is generated for, in ascending order; none for CPUs.
+    pub fn gpu_archs(&self) -> Vec<GpuArch> {
+        self.gpu_arch().into_iter().chain(self.higher_archs.iter().copied().filter(|_| self.is_gpu())).collect()
     }
 }
 
@@ -125,7 +160,7 @@ impl FromStr for GpuArch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{ParseTargetError, Target, TargetKind};
+    use crate::target::TargetKind;
 
     #[test]
     fn architectures_of_targets() {
@@ -143,6 +178,24 @@ mod tests {
             assert_eq!((target.gpu_arch(), target.clone()), (Some(arch), Target::cuda().with_arch(arch)));
             assert_eq!(target.to_string().parse::<Target>().unwrap(), target);
         }
+    }
+
+    #[test]
+    fn several_architectures() {
+        let target: Target = "cuda -arch=sm_90,sm_75,sm_80".parse().unwrap();
+        assert_eq!(target.to_string(), "cuda -arch=sm_75,sm_80,sm_90");
+        assert_eq!(target.gpu_arch().map(|it| it.name()), Some("sm_75"), "what knows of one takes the lowest");
+        let names = |target: &Target| target.gpu_archs().iter().map(|it| it.name()).collect::<Vec<_>>();
+        assert_eq!(names(&target), ["sm_75", "sm_80", "sm_90"]);
+        let text = "cuda -arch=sm_80,sm_90a -cores=3";
+        let target: Target = text.parse().unwrap();
+        assert_eq!((names(&target), target.to_string()), (vec!["sm_80", "sm_90a"], text.to_string()));
+        assert_eq!(names(&target.with_arch(GpuArch::DEFAULT)), ["sm_80"]);
+        assert_eq!(names(&Target::cuda()), ["sm_80"]);
+        assert!(Target::c().gpu_archs().is_empty() && Target::cuda().with_archs([]).is_err());
+        let err = "cuda -arch=sm_80,sm_90,sm_80".parse::<Target>().unwrap_err().to_string();
+        assert_eq!(err, "the list of GPU architectures (-arch) names sm_80 twice");
+        assert!("cuda -arch=sm_80,".parse::<Target>().is_err());
     }
 
     #[test]

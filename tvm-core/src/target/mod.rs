@@ -3,7 +3,7 @@
 //! TVM counterpart: `Target`. The text form is `kind [-triple=T] [-cpu=C] [-features=F]` and numbers of the
 //! machine (`-vector-bits=N -vector-registers=N -l1=BYTES -l2=BYTES -l3=BYTES -cores=N`); `-mcpu`
 //! and `-mtriple`, as TVM writes them, mean the same. `-cpu=x86-64,x86-64-v3` lists several levels of x86-64. A GPU target
-//! has `-arch=sm_90`; its other options are about the machine that the GPU belongs to.
+//! has `-arch=sm_90`, or a list (`-arch=sm_80,sm_90`); its other options are about the machine that the GPU belongs to.
 
 mod gpu;
 mod levels;
@@ -52,6 +52,9 @@ pub struct Target {
     pub machine: Machine,
     /// The GPU architecture of a GPU target; `None` for [the default](GpuArch::DEFAULT), and for CPUs.
     pub arch: Option<GpuArch>,
+    /// GPU architectures above `arch`, in ascending order, for which an artifact has kernels as well: loading takes those for the GPU of
+    /// the machine. Empty unless [`Target::with_archs`] or the text of the target lists architectures.
+    pub higher_archs: Vec<GpuArch>,
 }
 
 impl Default for Target {
@@ -72,6 +75,7 @@ impl Target {
             features: None,
             machine,
             arch: None,
+            higher_archs: Vec::new(),
         }
     }
 
@@ -126,6 +130,7 @@ impl Target {
     #[must_use]
     pub fn with_arch(mut self, arch: GpuArch) -> Target {
         self.arch = Some(arch).filter(|it| *it != GpuArch::DEFAULT);
+        self.higher_archs.clear();
         self
     }
 
@@ -175,8 +180,9 @@ impl TargetKind {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
-        if let Some(arch) = self.arch.filter(|_| self.is_gpu()) {
-            write!(f, " -arch={arch}")?;
+        if self.is_gpu() && (self.arch.is_some() || !self.higher_archs.is_empty()) {
+            let archs: Vec<&str> = self.gpu_archs().iter().map(GpuArch::name).collect();
+            write!(f, " -arch={}", archs.join(","))?;
         }
         for (name, value) in [("triple", &self.triple), ("cpu", &self.cpu), ("features", &self.features)] {
             if let Some(value) = value {
@@ -202,12 +208,18 @@ impl fmt::Display for Target {
 pub enum ParseTargetError {
     /// The text does not follow the syntax.
     #[error(
-        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -arch=SM (of cuda) -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N -masked-vectors=N"
+        "`{0}` is not a target; expected host, c, llvm, cuda or interpreter, followed by any of -arch=SM or -arch=SM,SM,… (of cuda) -triple=T -cpu=C -cpu=LEVEL,LEVEL,… -features=F -vector-bits=N -vector-registers=N -l1=N -l2=N -l3=N -cores=N -bf16-dot=N -masked-vectors=N"
     )]
     Syntax(String),
     /// The GPU architecture is not known.
     #[error(transparent)]
     Arch(#[from] UnknownArch),
+    /// A list of GPU architectures has one twice.
+    #[error("the list of GPU architectures (-arch) names {arch} twice")]
+    ArchTwice {
+        /// The architecture.
+        arch: String,
+    },
     /// A GPU architecture for a CPU.
     #[error("a target of kind {kind} has no GPU architecture (-arch={arch})")]
     ArchOfCpu {
@@ -247,7 +259,10 @@ impl FromStr for Target {
         let mut of_levels = None;
         for word in words {
             match word.split_once('=').ok_or_else(err)? {
-                ("-arch", value) if target.is_gpu() => target = target.with_arch(value.parse()?),
+                ("-arch", value) if target.is_gpu() => {
+                    let archs = value.split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
+                    target = target.with_archs(archs)?;
+                }
                 ("-arch", value) => {
                     return Err(ParseTargetError::ArchOfCpu { kind: kind.name(), arch: value.to_string() });
                 }

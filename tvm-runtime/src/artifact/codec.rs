@@ -171,6 +171,8 @@ macro_rules! structs {
     )*};
 }
 
+pub(super) use structs;
+
 structs! {
     Device { kind, id }
     KernelSig { name, params }
@@ -213,7 +215,7 @@ enums! {
     DimSig { 0 = Const(value), 1 = Var(name), 2 = Expr(text), }
     IntOperand { 0 = Const(value), 1 = Reg(reg), }
     DimCheck { 0 = Any, 1 = Const(value), 2 = Reg(reg), 3 = Bind(reg), }
-    ObjectKind { 0 = SharedLibrary, 1 = CudaBinary, 2 = Import(kind), 3 = LevelLibrary(level), }
+    ObjectKind { 0 = SharedLibrary, 2 = Import(kind), 3 = LevelLibrary(level), 4 = GpuKernels { arch, format }, }
     ValueType {
         0 = Tensor { dtype, shape },
         1 = Shape(rank),
@@ -259,6 +261,17 @@ impl<T: Codec> Codec for Box<[T]> {
 
     fn get(r: &mut Reader<'_>) -> Result<Self, ArtifactError> {
         Vec::get(r).map(Vec::into_boxed_slice)
+    }
+}
+
+impl<T: Codec, const N: usize> Codec for [T; N] {
+    fn put(&self, w: &mut Writer) {
+        self.iter().for_each(|item| item.put(w));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, ArtifactError> {
+        let items = (0..N).map(|_| T::get(r)).collect::<Result<Vec<_>, _>>()?;
+        items.try_into().map_err(|_| r.error("a list of another length"))
     }
 }
 

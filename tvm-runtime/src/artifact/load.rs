@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ArtifactError;
+use super::{ArtifactError, GpuUnit};
 use super::codec::{Codec, Reader};
 use super::container::{SECTIONS, sections};
 use super::save::constant;
@@ -98,6 +98,7 @@ fn read(bytes: &[u8], from: Constants<'_>, check_sums: bool) -> Result<Executabl
 
     let exe = Executable { functions, constants, kernels, packed, objects, target, metadata };
     verify(&exe)?;
+    exe.objects.iter().try_for_each(|object| GpuUnit::of_object(object).map(drop))?;
     Ok(exe)
 }
 

@@ -10,19 +10,22 @@
 //!
 //! Tensors of the constant pool start at multiples of 64 bytes, so a mapped file needs no copy. The reader checks every
 //! length before it allocates, leaves no byte unread, and runs the [verifier](crate::vm::verify) last. Bytes that load
-//! without an error are therefore a program that runs without a panic. Objects are code: running
+//! without an error are therefore a program that runs without a panic. So are the launches of [kernels for GPUs](GpuUnit), which are
+//! checked as well. Objects are code: running
 //! them requires the same trust as running a program, and the loaders of imported modules check them.
 
 mod checksum;
 mod code;
 mod codec;
 mod container;
+mod gpu;
 mod load;
 mod save;
 
 #[cfg(test)]
 pub(crate) use container::with_abi;
 pub use container::{ArtifactInfo, FORMAT_VERSION, SECTIONS, inspect};
+pub use gpu::{GpuProgram, GpuUnit};
 
 /// Why bytes are not a valid artifact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

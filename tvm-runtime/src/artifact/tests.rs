@@ -9,6 +9,10 @@ use crate::tensor::{ALIGNMENT, Tensor};
 use crate::value::{Adt, Value};
 use crate::vm::Instruction as I;
 use crate::vm::*;
+use crate::launch::HostInstr as H;
+use crate::{
+    Argument, CodeFormat, HostOp, HostParam, HostProgram, HostQuery, KernelFailure, LaunchArg, Step,
+};
 use crate::{DataType, Device, DimBound, HostArg, ModuleLoader, PackedFunc, RuntimeError, RuntimeModule};
 
 fn r(reg: u32) -> Reg {
@@ -169,11 +173,127 @@ fn sample() -> Executable {
                 kind: ObjectKind::Import("sample".into()),
                 bytes: [7u8; 100].as_slice().into(),
             },
-            CodeObject { name: "b".into(), kind: ObjectKind::CudaBinary, bytes: [].as_slice().into() },
+            gpu_unit(&host()).to_object("b", "sm_80", CodeFormat::Cubin).unwrap(),
+            CodeObject { name: "c".into(), kind: ObjectKind::SharedLibrary, bytes: [].as_slice().into() },
         ],
         target: "c -mcpu=native".into(),
         metadata: vec![("model".into(), "sample".into()), ("licence".into(), "none".into())],
     }
+}
+
+/// One of each instruction of a host; it launches a kernel for `n` elements of a tensor, and again for each number below a scalar.
+fn host() -> HostProgram {
+    let query = |what, dst| H::Query { what, dst, arg: 0 };
+    let binary = |op, dst, a, b| H::Binary { op, dst, a, b, dtype: DataType::I64 };
+    let params = vec![HostParam::Memory(2), HostParam::Memory(9), HostParam::Scalar(4, DataType::I32), HostParam::Failure];
+    let failure = KernelFailure { status: 1, arg: 0, axis: -1, what: Some("`x`".into()), place: None };
+    let code = vec![
+        H::Int { dst: 0, value: 0 },
+        H::Int { dst: 1, value: 1 },
+        query(HostQuery::Data, 2),
+        query(HostQuery::Ndim, 3),
+        query(HostQuery::DType, 5),
+        query(HostQuery::IsCompact, 5),
+        H::Count { dst: 5 },
+        H::JumpIfZero { test: 3, to: 26 },
+        H::Shape { dst: 4, arg: 0, axis: 0 },
+        H::Scalar { dst: 6, arg: 1, dtype: DataType::I64 },
+        H::Float { dst: 7, value: 1.5 },
+        H::IsNan { dst: 5, src: 7 },
+        H::IsInf { dst: 5, src: 7 },
+        H::Cast { dst: 7, src: 7, from: DataType::F32, to: DataType::I32 },
+        H::Not { dst: 5, src: 5 },
+        H::Copy { dst: 8, src: 0 },
+        H::Alloc { dst: 9, name: "t".into(), bytes: 4, extents: vec![4, 1] },
+        H::Launch { kernel: 1, name: "k".into(), extents: [4, 1, 1, 1, 1, 1], shared: 0, params: params.clone() },
+        H::JumpUnlessLess { a: 8, b: 6, to: 22 },
+        H::Launch { kernel: 0, name: "k".into(), extents: [1, 1, 1, 4, 1, 1], shared: 4, params },
+        binary(HostOp::Add, 8, 8, 1),
+        H::Jump { to: 18 },
+        binary(HostOp::FloorMod, 5, 4, 1),
+        H::JumpIfZero { test: 5, to: 27 },
+        H::Fail { failure, expected: 4, got: 1 },
+        H::Jump { to: 27 },
+        H::Refuse { message: "no".into() },
+    ];
+    HostProgram { registers: 10, code }
+}
+
+fn gpu_unit(host: &HostProgram) -> GpuUnit<'static> {
+    let failures = vec![KernelFailure { status: 2, arg: 1, axis: 0, what: None, place: Some("a.rs:1".into()) }];
+    let program = GpuProgram { symbol: "tvm_kernel_other".into(), kernels: vec![1, 0], host: host.clone() };
+    GpuUnit {
+        symbols: vec!["k0".into(), "k1".into()],
+        failures,
+        programs: vec![program],
+        code: b"some code",
+    }
+}
+
+#[test]
+fn units_for_gpus() {
+    let (host, unit) = (host(), gpu_unit(&host()));
+    let object = unit.to_object("b", "sm_80", CodeFormat::Ptx).unwrap();
+    assert_eq!(GpuUnit::of_object(&object).unwrap(), Some(unit.clone()));
+    let x = LaunchArg::Tensor { shape: &[7], dtype: DataType::F32 };
+    let plan = host.plan(&[x, LaunchArg::Int(2)]).unwrap();
+    assert_eq!((&plan.memories[..], plan.steps.len()), (&[28u64][..], 3));
+    let Step::Launch { kernel, grid, block, shared, args } = &plan.steps[2];
+    assert_eq!((*kernel, *grid, *block, *shared), (0, [1; 3], [7, 1, 1], 7));
+    let scalar = Argument::Scalar(7, DataType::I32);
+    assert_eq!(args[..], [Argument::Memory(0), Argument::Memory(2), scalar, Argument::Failure]);
+    for (args, expected) in [
+        (&[LaunchArg::Tensor { shape: &[], dtype: DataType::F32 }, LaunchArg::Int(2)][..], "no"),
+        (&[x], "there is no argument 1"),
+        (&[x, LaunchArg::Float(2.0)], "argument 1 is no scalar of type i64"),
+        (&[LaunchArg::Int(1), x], "argument 0 is no tensor"),
+        (&[x, LaunchArg::Int(i64::MAX)], "the call has too many launches"),
+        (&[LaunchArg::Tensor { shape: &[1 << 32], dtype: DataType::F32 }, LaunchArg::Int(0)], "an extent of `k` is 4294967296, expected 0 to 4294967295"),
+        (&[LaunchArg::Tensor { shape: &[-5], dtype: DataType::F32 }, LaunchArg::Int(0)], "an extent of `t` is -5, expected 0 to 4294967295"),
+    ] {
+        assert_eq!(host.plan(args).unwrap_err().to_string(), expected);
+    }
+    // Numbers of what does not exist are found before anything runs.
+    let mut refused = 0;
+    for at in 0..host.code.len() {
+        let bad = 1 << 30;
+        let broken: Vec<H> = match host.code[at].clone() {
+            H::Jump { .. } => vec![H::Jump { to: bad }],
+            H::JumpIfZero { test, to } => vec![H::JumpIfZero { test: bad, to }, H::JumpIfZero { test, to: 28 }],
+            H::JumpUnlessLess { a, b, to } => {
+                vec![H::JumpUnlessLess { a: bad, b, to }, H::JumpUnlessLess { a, b: bad, to }, H::JumpUnlessLess { a, b, to: bad }]
+            }
+            H::Copy { .. } => vec![H::Copy { dst: 10, src: 0 }, H::Copy { dst: 0, src: 10 }],
+            H::Binary { op, dst, a, b, .. } => vec![H::Binary { op, dst, a, b, dtype: DataType::F32.with_lanes(4) }],
+            H::Alloc { dst, name, bytes, .. } => vec![H::Alloc { dst, name, bytes, extents: vec![bad] }],
+            H::Launch { kernel, name, extents, shared, params } => vec![
+                H::Launch { kernel: 2, name: name.clone(), extents, shared, params: params.clone() },
+                H::Launch { kernel, name: name.clone(), extents: [10; 6], shared, params: params.clone() },
+                H::Launch { kernel, name: name.clone(), extents, shared: 10, params },
+                H::Launch { kernel, name, extents, shared, params: vec![HostParam::Memory(10)] },
+            ],
+            _ => continue,
+        };
+        for instr in broken {
+            let mut other = host.clone();
+            other.code[at] = instr;
+            let err = gpu_unit(&other).to_object("b", "sm_80", CodeFormat::Ptx).unwrap_err().to_string();
+            assert!(err.contains(&format!("host instruction {at}: ")), "{err}");
+            // Not even what is not verified panics.
+            let _ = other.plan(&[x, LaunchArg::Int(2)]);
+            refused += 1;
+        }
+    }
+    assert!(refused > 15, "{refused}");
+    let kernels = GpuProgram { kernels: vec![0, 2], ..unit.programs[0].clone() };
+    let err = GpuUnit { programs: vec![kernels], ..unit }.to_object("b", "sm_80", CodeFormat::Ptx).unwrap_err();
+    assert!(err.to_string().contains("kernel 2 of 2"), "{err}");
+    let kind = ObjectKind::GpuKernels { arch: "gfx90a".into(), format: CodeFormat::Ptx };
+    let err = GpuUnit::of_object(&CodeObject { kind, ..object }).unwrap_err().to_string();
+    assert!(err.contains("`b` is for `gfx90a`, which is no architecture"), "{err}");
+    let endless = HostProgram { registers: 0, code: vec![H::Jump { to: 0 }] };
+    endless.verify(0).unwrap();
+    assert!(endless.plan(&[]).unwrap_err().to_string().contains("too many steps"));
 }
 
 #[test]
@@ -318,6 +438,16 @@ fn run_all(exe: Executable, module: &Module) -> usize {
         }
     }
 
+    for unit in exe.objects.iter().filter_map(|it| GpuUnit::of_object(it).unwrap()) {
+        let x = LaunchArg::Tensor { shape: &[3], dtype: DataType::F32 };
+        for program in unit.programs {
+            // Any error will do; long loops take too long for a test.
+            let loops = |it: &H| matches!(it, H::Jump { to } | H::JumpIfZero { to, .. } | H::JumpUnlessLess { to, .. } if *to < 18);
+            if !program.host.code.iter().any(loops) {
+                let _ = program.host.plan(&[x, LaunchArg::Int(2)]);
+            }
+        }
+    }
     let loader = ModuleLoader::new(|_| Ok(Empty));
     let config = VmConfig {
         loaders: BTreeMap::from([("sample".to_string(), loader)]),

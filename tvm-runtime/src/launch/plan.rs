@@ -95,9 +95,10 @@ pub struct KernelFailure {
 }
 
 /// Why a call is refused before it launches anything.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// An assertion of the host does not hold: an argument does not fit, or a launch is too large.
+    #[error("{}: expected {expected}, got {got}", .failure.what.as_deref().unwrap_or("an argument does not fit"))]
     Failed {
         /// What the assertion reports.
         failure: KernelFailure,
@@ -107,6 +108,7 @@ pub enum LaunchError {
         got: i64,
     },
     /// Another reason, as text.
+    #[error("{0}")]
     Refused(String),
 }
 

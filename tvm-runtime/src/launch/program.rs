@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::plans::Plans;
@@ -15,7 +16,7 @@ use crate::kernel::{KernelSig, ParamKind, ParamSig};
 use crate::tensor::{byte_size, is_compact};
 
 /// Format of the code of a [`DeviceImage`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CodeFormat {
     /// PTX, which the driver translates for its GPU.
     Ptx,

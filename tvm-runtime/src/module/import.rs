@@ -120,7 +120,7 @@ pub(crate) fn load_imports(
 ) -> Result<Vec<Arc<dyn RuntimeModule>>, RuntimeError> {
     let imports = objects.iter().filter_map(|object| match &object.kind {
         ObjectKind::Import(kind) => Some((object, kind)),
-        ObjectKind::SharedLibrary | ObjectKind::LevelLibrary(_) | ObjectKind::CudaBinary => None,
+        ObjectKind::SharedLibrary | ObjectKind::LevelLibrary(_) | ObjectKind::GpuKernels { .. } => None,
     });
     let load = |(object, kind): (&CodeObject, &String)| {
         let (name, kind) = (object.name.clone(), kind.clone());

@@ -8,7 +8,9 @@ use crate::error::RuntimeError;
 use crate::vm::{Executable, ObjectKind, Vm, VmConfig};
 
 impl Executable {
-    /// Loads the shared libraries among the objects and resolves every kernel of the executable in them.
+    /// Loads the shared libraries among the objects and resolves every kernel of the executable in them. Of kernels for GPUs, those
+    /// that suit the first GPU of this machine are taken: machine code for its architecture, otherwise PTX, which the driver translates.
+    /// They are loaded when they are first called.
     ///
     /// Programs that this process compiled itself need no linking: the compiler returns a [`Vm`] that is ready to run.
     ///
@@ -18,7 +20,8 @@ impl Executable {
     /// executable.
     ///
     /// # Errors
-    /// When this machine lacks a CPU feature that the code was compiled for, or when a kernel is missing.
+    /// When this machine lacks a CPU feature that the code was compiled for, when a kernel is missing, or when there is no GPU for the
+    /// kernels ([`RuntimeError::GpuArch`] if it has another architecture).
     pub unsafe fn link(&self) -> Result<Module, RuntimeError> {
         // SAFETY: promised by the caller.
         unsafe { self.link_level(None) }
@@ -36,7 +39,7 @@ impl Executable {
         self.check_cpu()?;
         let level_of = |kind: &ObjectKind| match kind {
             ObjectKind::LevelLibrary(level) => Some(level.clone()),
-            ObjectKind::SharedLibrary | ObjectKind::CudaBinary | ObjectKind::Import(_) => None,
+            ObjectKind::SharedLibrary | ObjectKind::GpuKernels { .. } | ObjectKind::Import(_) => None,
         };
         let carried: Vec<String> = self.objects.iter().filter_map(|it| level_of(&it.kind)).collect();
         let carried: Vec<&str> = carried.iter().map(String::as_str).collect();
@@ -49,8 +52,12 @@ impl Executable {
             // SAFETY: promised by the caller.
             .map(|object| unsafe { Library::from_bytes(&object.name, &object.bytes) })
             .collect::<Result<Vec<_>, _>>()?;
-        let module =
-            resolve(&self.kernels, |sig| libraries.iter().find_map(|library| library.kernel(sig.clone())))?;
+        let gpu = self.gpu_programs()?;
+        let module = resolve(&self.kernels, |sig| {
+            let native = libraries.iter().find_map(|library| library.kernel(sig.clone()));
+            // SAFETY: promised by the caller.
+            native.or_else(|| unsafe { gpu.kernel(sig) })
+        })?;
         Ok(module.with_cpu_level(level))
     }
 }

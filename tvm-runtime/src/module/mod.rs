@@ -4,6 +4,7 @@
 //! entry points), or from a compiler in the same process; imports come from external code generators.
 #![allow(unsafe_code, reason = "makes kernels from entry points; each block says why it is sound")]
 
+mod gpu;
 mod import;
 mod library;
 mod link;

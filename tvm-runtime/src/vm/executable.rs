@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::DataType;
 use crate::kernel::{DimSig, KernelSig, fmt_list};
+use crate::launch::CodeFormat;
 use crate::tensor::Tensor;
 use crate::value::Value;
 
@@ -143,12 +144,18 @@ impl From<&Constant> for Value {
 pub enum ObjectKind {
     /// A shared library for the host, with one symbol per kernel.
     SharedLibrary,
-    /// A CUDA binary (cubin or fatbin).
-    CudaBinary,
     /// An imported module of the kind with this name; the loader of the kind ([`VmConfig::loaders`]) reads it.
     Import(String),
     /// A shared library for the host whose code is for this level of x86-64; loading takes one of several.
     LevelLibrary(String),
+    /// Kernels for a GPU, and how they are launched ([`GpuUnit`](crate::artifact::GpuUnit)). Loading takes the objects of one architecture
+    /// and format.
+    GpuKernels {
+        /// The architecture that the code was compiled for, for example `sm_80`.
+        arch: String,
+        /// Format of the code.
+        format: CodeFormat,
+    },
 }
 
 /// Code that an executable carries: machine code of its kernels, or an imported module.

@@ -9,6 +9,7 @@ use std::ops;
 use std::sync::Arc;
 
 use tvm_runtime::DataType;
+pub use tvm_runtime::{float_to_int, wide_int, wrap_int};
 
 use super::{Binary, BinaryOp, Broadcast, Cast, Not, PrimCall, PrimCallee, PrimExpr, Ramp, Select};
 use super::{Buffer, BufferLoad, Intrinsic};
@@ -77,37 +78,6 @@ pub fn eval_int(op: BinaryOp, a: i64, b: i64, dtype: DataType) -> Option<i64> {
         }
     };
     Some(wrap_int(value, if op.is_comparison() { DataType::BOOL } else { dtype }))
-}
-
-/// The number that the constant `value` of type `dtype` represents: for `u64`, `value` is its bit pattern.
-pub fn wide_int(value: i64, dtype: DataType) -> i128 {
-    if dtype.is_uint() { i128::from(value as u64) } else { i128::from(value) }
-}
-
-/// The float `value` as an integer of type `to`: rounded towards 0, the nearest value of the type where there is none, 0 for NaN.
-pub fn float_to_int(value: f64, to: DataType) -> i64 {
-    match to {
-        DataType::BOOL => (value != 0.0) as i64,
-        DataType::U64 => value as u64 as i64,
-        _ => {
-            let (low, high) = to.int_range().unwrap_or((0, 0));
-            (value as i128).clamp(low, high) as i64
-        }
-    }
-}
-
-/// `value` reduced to the range of `dtype` (two's complement; bool is `!= 0`); `u64` keeps its bit pattern.
-pub fn wrap_int(value: i128, dtype: DataType) -> i64 {
-    match (dtype.is_bool(), dtype.is_uint(), dtype.bits()) {
-        (true, _, _) => (value != 0) as i64,
-        (_, true, 8) => value as u8 as i64,
-        (_, true, 16) => value as u16 as i64,
-        (_, true, 32) => value as u32 as i64,
-        (_, false, 8) => value as i8 as i64,
-        (_, false, 16) => value as i16 as i64,
-        (_, false, 32) => value as i32 as i64,
-        _ => value as i64,
-    }
 }
 
 fn fold_binary(op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {
