@@ -45,7 +45,8 @@ pub(crate) fn without_gpu(name: &str, body: impl FnOnce()) {
     run(name, &[], false, body);
 }
 
-fn run(name: &str, variables: &[(&str, &str)], with_driver: bool, body: impl FnOnce()) {
+/// Runs `body` for the test `name` with these variables in the environment, with the driver or on a machine without one.
+pub(crate) fn run(name: &str, variables: &[(&str, &str)], with_driver: bool, body: impl FnOnce()) {
     if std::env::var(ROLE).is_ok_and(|it| it == name) {
         set_image_compiler(Some(Arc::new(Emulated)));
         return body();

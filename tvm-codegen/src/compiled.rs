@@ -14,7 +14,7 @@ use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
 use tvm_runtime::{DimBound, RuntimeModule, cpu_level_list, cpu_requirements};
 
 use crate::driver::build_level;
-use crate::{CodegenError, EmitKind, cpu_features, emit, emit_lowered, for_own_gpu, lowered, resolve};
+use crate::{CodegenError, EmitKind, Options, Unit, cpu_features, emit, emit_lowered, for_own_gpu, lowered, resolve};
 
 /// A module of graph functions, compiled to bytecode and to the tensor programs that the bytecode calls.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Compiled {
     imports: Vec<Arc<dyn RuntimeModule>>,
 }
 
-/// The lowered kernels of a module for one CPU.
+/// The lowered kernels of a module for one CPU or GPU architecture.
 #[derive(Clone, Debug)]
 pub struct KernelUnit {
     /// The CPU level, if the target of the module has several.
@@ -99,7 +99,8 @@ impl Compiled {
     }
 
     /// Puts the kernels into the executable as a shared library, or one for each CPU level of the target, and the imported modules as they save themselves. Records the
-    /// CPU features that the kernels need.
+    /// CPU features that the kernels need. Kernels for GPUs are machine code for each architecture of the target, and PTX for the highest
+    /// one, which newer GPUs run.
     ///
     /// # Errors
     /// When the target cannot express a tensor program, or has no machine code, or an imported module cannot be saved.
@@ -109,6 +110,10 @@ impl Compiled {
             let units = self.units()?;
             // They are lowered, so their memory is free while kernels are compiled.
             self.programs = IRModule::new();
+            if self.target.is_gpu() {
+                self.executable.objects.extend(gpu_objects(&units)?);
+                return self.with_imports();
+            }
             for unit in units {
                 let bytes = emit_lowered(&unit.kernels, &unit.target, EmitKind::SharedLibrary)?.into();
                 let (name, kind) = match unit.level {
@@ -118,6 +123,11 @@ impl Compiled {
                 self.executable.objects.push(CodeObject { name, kind, bytes });
             }
         }
+        self.with_imports()
+    }
+
+    /// The executable with the imported modules.
+    fn with_imports(mut self) -> Result<Executable, CodegenError> {
         for (i, import) in self.imports.iter().enumerate() {
             self.executable.objects.push(CodeObject::of_import(format!("import.{i}"), &**import)?);
         }
@@ -139,8 +149,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// The kernels in the lowered form: one unit, or one for each CPU level of the target, in ascending order. All units have
-    /// the same symbols.
+    /// The kernels in the lowered form: one unit, or one for each CPU level or GPU architecture of the target, in ascending order. All
+    /// units have the same symbols.
     ///
     /// # Errors
     /// When a tensor program is malformed.
@@ -153,6 +163,13 @@ impl Compiled {
                 target,
             })
         };
+        if self.target.is_gpu() {
+            let unit = |arch| {
+                let target = self.target.clone().with_arch(arch);
+                Ok(KernelUnit { level: None, kernels: lowered(&self.programs, &target)?, target })
+            };
+            return self.target.gpu_archs().into_iter().map(unit).collect();
+        }
         match self.target.cpu_levels() {
             levels if levels.is_empty() => Ok(vec![unit(None)?]),
             levels => levels.into_iter().map(|level| unit(Some(level))).collect(),
@@ -166,6 +183,18 @@ impl Compiled {
     pub fn emit(&self, kind: EmitKind) -> Result<Vec<u8>, CodegenError> {
         emit(&self.programs, &self.target, kind)
     }
+}
+
+/// The kernels of the units, which are for GPUs; those with code that newer GPUs run have it as PTX as well, if none is above them.
+fn gpu_objects(units: &[KernelUnit]) -> Result<Vec<CodeObject>, CodegenError> {
+    let portable = |unit: &KernelUnit| unit.target.gpu_arch().is_some_and(|it| it.is_portable());
+    let newest = units.iter().rposition(portable);
+    let mut objects = Vec::new();
+    for (i, unit) in units.iter().enumerate() {
+        let of = Unit { kernels: &unit.kernels, target: &unit.target, options: Options::current() };
+        objects.extend(crate::cuda::objects(of, newest == Some(i))?);
+    }
+    Ok(objects)
 }
 
 /// Compiles graph functions to bytecode, and the tensor programs that they call to kernels. The result is ready to run.

@@ -6,7 +6,8 @@
 //
 // Options are in the environment variable TVM_FAKE_CUDA, as "name=number" separated by spaces: init (result of cuInit), memory
 // (bytes of the device), pools (0: no allocation in streams), load (result of cuModuleLoadData), launch (result of
-// cuLaunchKernel), version (of the driver), fault (number of the launch, from 1, that accesses memory that it does not have).
+// cuLaunchKernel), version (of the driver), major
+// and minor (of the compute capability), fault (number of the launch, from 1, that accesses memory that it does not have).
 // TVM_FAKE_CUDA_LOG names a file to which each launch, load, copy and allocation adds a line.
 //
 // -DOLD leaves out most functions.
@@ -164,7 +165,8 @@ int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   switch (attribute) {
     case 16: *value = 132; return 0;
-    case 75: *value = 9; return 0;
+    case 75: *value = option("major", 9); return 0;
+    case 76: *value = option("minor", 0); return 0;
     case 115: *value = option("pools", 1); return 0;
     default: *value = 0; return 0;
   }

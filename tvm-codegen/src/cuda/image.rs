@@ -79,7 +79,7 @@ pub(super) fn compile(source: &CudaSource, options: &ImageOptions) -> Result<Vec
     }
 }
 
-fn extension(format: CodeFormat) -> &'static str {
+pub(super) fn extension(format: CodeFormat) -> &'static str {
     match format {
         CodeFormat::Ptx => "ptx",
         CodeFormat::Cubin => "cubin",

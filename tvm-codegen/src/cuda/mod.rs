@@ -9,12 +9,14 @@
 //! call end at once. Waiting threads, and those of a warp that exchange values, do not wait for one that has ended (from `sm_70` on).
 //!
 //! Files: `image` compiles the source, by default with NVIDIA's library (`nvrtc`), and caches the code. `host` writes the host's
-//! part of a program as data. `load` makes kernels of both, which the runtime launches. Statements and expressions are
+//! part of a program as data. `load` makes kernels of both, which the runtime launches; `objects` puts both into
+//! artifacts. Statements and expressions are
 //! those of [`crate::c`], in the dialect `Cuda`.
 
 mod host;
 mod image;
 mod load;
+mod objects;
 #[cfg(feature = "cuda")]
 mod nvrtc;
 
@@ -29,6 +31,7 @@ use tvm_core::tir::{
 use tvm_runtime::{CodeFormat, Module};
 
 pub use host::HostProgram;
+pub(crate) use objects::objects;
 pub use image::{ImageCompiler, ImageOptions, image_compiler, set_image_compiler};
 pub use tvm_runtime::{Argument, LaunchPlan, Step};
 
@@ -154,7 +157,7 @@ impl CodeGenerator for Cuda {
             EmitKind::Ptx => code(CodeFormat::Ptx),
             EmitKind::Cubin => code(CodeFormat::Cubin),
             EmitKind::C | EmitKind::LlvmIr | EmitKind::Asm | EmitKind::Object | EmitKind::SharedLibrary => {
-                let what = "output other than CUDA C, PTX and cubins (`tvmc compile --emit cuda`)";
+                let what = "output other than CUDA C, PTX and cubins (`tvmc compile --emit cuda`); applications load an artifact (`tvmc compile MODEL --target cuda -o model.tvm`)";
                 Err(CodegenError::NotSupported { target: "CUDA", what: what.to_string() })
             }
         }

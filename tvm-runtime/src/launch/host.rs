@@ -96,7 +96,7 @@ pub struct HostProgram {
 /// The most registers of a program.
 const MAX_REGISTERS: u32 = 1 << 20;
 /// The most instructions that one plan takes.
-const MAX_STEPS: u64 = 1 << 28;
+const MAX_STEPS: u64 = 1 << 24;
 /// The most memories, launches and parameters of one plan, together.
 const MAX_ENTRIES: usize = 1 << 22;
 
