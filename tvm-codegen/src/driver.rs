@@ -45,7 +45,7 @@ pub(crate) fn build_level(
     target: &Target,
     level: Option<&str>,
 ) -> Result<Module, CodegenError> {
-    let target = for_one_gpu(&for_own_gpu(&resolve(target)));
+    let target = for_own_gpu(&for_one_gpu(&resolve(target)));
     let level = tvm_runtime::choose_cpu_level(&target.cpu_levels(), level)?.map(String::from);
     let target = level.as_ref().map_or_else(|| target.clone(), |level| target.for_level(level));
     let built = code_generator(target.kind)?.build(module, &target, Options::current())?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::artifact::ArtifactError;
 use crate::device::Device;
 use crate::dtype::DataType;
+use crate::launch::gpu_arch;
 use crate::vm::VerifyError;
 
 /// Run-time errors.
@@ -561,7 +562,9 @@ fn levels(has: &[String]) -> String {
 /// The architectures of a target that adds `own` to those of `has`.
 fn archs(own: &str, has: &[String]) -> String {
     let known = has.iter().filter(|it| it.starts_with("sm_")).map(String::as_str);
-    known.chain([own]).collect::<Vec<_>>().join(",")
+    let mut all: Vec<&str> = known.chain([own]).collect();
+    all.sort_by_key(|it| gpu_arch(it));
+    all.join(",")
 }
 
 /// The kernels that may have caused a fault.

@@ -124,7 +124,7 @@ impl Product {
     }
 }
 
-/// What to write, and which CPUs can run it.
+/// What to write, and which CPUs or GPUs can run it.
 fn compile(args: &Args) -> Result<(Product, String), Error> {
     let progress = Progress::importing(&args.model);
     let module = model::import(&args.model, &args.options.import())?;
@@ -178,8 +178,12 @@ fn schedules(compiled: &Compiled) -> String {
     text
 }
 
-/// Describes the CPUs that can run an artifact.
+/// Describes the CPUs or GPUs that can run an artifact.
 fn cpu_level(exe: &Executable) -> String {
+    let archs = exe.gpu_archs();
+    if !archs.is_empty() {
+        return format!(", for {}", archs.join(", "));
+    }
     let features: Vec<&str> = exe.cpu_features().collect();
     let levels: Vec<&str> = exe.cpu_levels().collect();
     if !levels.is_empty() {
