@@ -4,13 +4,21 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use tvm_runtime::artifact::GpuUnit;
 use tvm_runtime::vm::{Executable, Vm, VmConfig};
-use tvm_runtime::{Module, Tensor, Value};
+use tvm_runtime::{DataType, LaunchArg, Module, Tensor, Value};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(exe) = Executable::load_ignoring_checksums(bytes) else { return };
     let saved = exe.save().expect("what was read can be written");
     assert_eq!(Executable::load(&saved).expect("and read again").to_string(), exe.to_string());
+    let x = LaunchArg::Tensor { shape: &[2, 3], dtype: DataType::F32 };
+    for unit in exe.objects.iter().filter_map(|it| GpuUnit::of_object(it).expect("what was read is valid")) {
+        for program in unit.programs {
+            // Any error will do.
+            let _ = program.host.plan(&[x, LaunchArg::Int(2), LaunchArg::Float(1.5), x]);
+        }
+    }
     let config = VmConfig {
         max_depth: 64,
         max_registers: 1 << 14,

@@ -24,10 +24,11 @@ pub(super) struct Origin {
 
 impl CompiledModel {
     /// The model as an artifact: bytecode, constants, and the kernels as a shared library, which is compiled now. It runs on
-    /// machines with the CPU features of the target, and needs `tvm-runtime` only.
+    /// machines with the CPU features of the target, and needs `tvm-runtime` only. Of a target for GPUs, it has the code of each
+    /// architecture, PTX for newer ones, and the launches.
     ///
     /// # Errors
-    /// When the target has no machine code (the interpreter).
+    /// When the target has no machine code (the interpreter), or there is no compiler of code for GPUs.
     pub fn bytes(&self) -> Result<Vec<u8>, ModelError> {
         let Some(Origin { compiled, context }) = &self.origin else {
             return Ok(self.vm().executable().save()?);
@@ -55,7 +56,7 @@ impl CompiledModel {
     /// This loads and runs machine code of the artifact: see [`Executable::link`].
     ///
     /// # Errors
-    /// When the file is no artifact, is damaged, or needs CPU features that this machine lacks.
+    /// When the file is no artifact, is damaged, or needs CPU features or a GPU that this machine lacks.
     pub unsafe fn load(path: impl AsRef<Path>) -> Result<CompiledModel, ModelError> {
         // SAFETY: promised by the caller.
         unsafe { CompiledModel::load_with(Executable::load_file(path)?, VmConfig::default()) }

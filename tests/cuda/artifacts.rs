@@ -131,7 +131,8 @@ fn a_saved_program_runs_in_another_process() {
             let image = kernel.device_program().unwrap().image();
             assert_eq!((image.arch(), image.format()), want, "{capability:?}");
         }
-        let (there, here) = (linked(path).unwrap(), compile_module(&dense::module().unwrap(), &Target::host()));
+        let (there, here) =
+            (linked(path).unwrap(), compile_module(&dense::module().unwrap(), &Target::host()));
         assert_eq!(there.backend(), Backend::Device);
         assert!(log("load").is_empty(), "code is loaded when it is called");
         for n in [1i64, 4, 0, 7] {
@@ -180,7 +181,8 @@ fn failures_keep_their_names() {
         assert_eq!(floats(&run(2).unwrap()), [1., 3.]);
         for index in [3, -1] {
             let err = run(index).unwrap_err().to_string();
-            let what = format!("index {index} is outside of axis 0 of `x`, whose extent is 3 (at tests/cuda/");
+            let what =
+                format!("index {index} is outside of axis 0 of `x`, whose extent is 3 (at tests/cuda/");
             assert!(err.contains(&what), "{err}");
         }
     });

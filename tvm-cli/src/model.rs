@@ -41,7 +41,7 @@ pub(crate) struct Model {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Target to compile for: host, c, llvm, interpreter or cuda, optionally followed by options such as -cpu=…; -cpu=x86-64,x86-64-v3,x86-64-v4
-    /// compiles kernels for several levels of x86-64, and the machine that runs them takes the highest one that it has.
+    /// compiles kernels for several levels of x86-64, and the machine that runs them takes the highest one that it has; cuda -arch=sm_80,sm_90 compiles an artifact for these architectures of GPUs, and newer ones.
     #[arg(long, default_value = "host")]
     pub(crate) target: Target,
     /// Lets kernels reassociate and contract floats, and assume that there is no NaN and no infinity.

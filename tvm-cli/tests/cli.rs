@@ -58,6 +58,32 @@ fn an_artifact_gives_what_the_model_gives() {
     );
 }
 
+/// An artifact for GPUs where there is a compiler of their code, otherwise an error that says what to install or to build.
+#[test]
+fn artifacts_for_gpus() {
+    let dir = tempfile::tempdir().unwrap();
+    let artifact = dir.path().join("digits.tvm").display().to_string();
+    let output = tvmc_with(
+        &["compile", &model(), "-o", &artifact, "--target", "cuda -arch=sm_90,sm_80", "--dim", "n=1"],
+        "",
+    );
+    let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    if !output.status.success() {
+        let installs = err.contains("pip install nvidia-cuda-nvrtc") || err.contains("feature `cuda`");
+        assert!(installs && !fs::exists(&artifact).unwrap(), "{err}");
+        eprintln!("SKIPPED: there is no NVRTC");
+        return;
+    }
+    assert!(out.ends_with(", for sm_80, sm_90, PTX for sm_90\n"), "{out}");
+    let out = tvmc(&["inspect", &artifact]);
+    for want in ["target cuda -arch=sm_80,sm_90", "kernels.sm_80.cubin.0", "kernels.sm_90.ptx.0"] {
+        assert!(out.contains(want), "expected `{want}` in:\n{out}");
+    }
+    let output = tvmc_with(&["run", &artifact, "--fill", "ones"], "");
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() || err.contains("cuda:0"), "{err}");
+}
+
 #[test]
 fn every_stage_can_be_seen() {
     let model = model();
@@ -80,6 +106,10 @@ fn every_stage_can_be_seen() {
     assert!(err.contains("target of kind `cuda`"), "{err}");
     let (_, err) = refused(&["compile", &model, "--target", "cuda -arch=sm_1", "--emit", "cuda"]);
     assert!(err.contains("`sm_1` is no GPU architecture"), "{err}");
+    let (_, err) = refused(&[&gpu[..], &["obj", "-o", "digits.o"]].concat());
+    assert!(err.contains("applications load an artifact"), "{err}");
+    let (_, err) = refused(&["compile", &model, "--target", "cuda -arch=sm_80,sm_90", "--emit", "cuda"]);
+    assert!(err.contains("a unit is for one GPU architecture") && err.contains("write an artifact"), "{err}");
     let dir = tempfile::tempdir().unwrap();
     let artifact = dir.path().join("digits.tvm").display().to_string();
     let out = tvmc(&["compile", &model, "--explain", "--target", "c", "-o", &artifact]);

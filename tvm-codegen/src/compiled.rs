@@ -14,7 +14,9 @@ use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
 use tvm_runtime::{DimBound, RuntimeModule, cpu_level_list, cpu_requirements};
 
 use crate::driver::build_level;
-use crate::{CodegenError, EmitKind, Options, Unit, cpu_features, emit, emit_lowered, for_own_gpu, lowered, resolve};
+use crate::{
+    CodegenError, EmitKind, Options, Unit, cpu_features, emit, emit_lowered, for_own_gpu, lowered, resolve,
+};
 
 /// A module of graph functions, compiled to bytecode and to the tensor programs that the bytecode calls.
 #[derive(Clone, Debug)]
@@ -205,8 +207,8 @@ pub fn compile_module(module: &IRModule, target: &Target) -> Result<Vm, CodegenE
     Compiled::new(module.clone(), &for_own_gpu(target))?.into_vm(VmConfig::default())
 }
 
-/// Compiles like [`compile_module`], but to an executable that contains its kernels as a shared library. The bytes that
-/// [`Executable::save`] returns run in an application without a compiler, on machines with the CPU features that the
+/// Compiles like [`compile_module`], but to an executable that contains its kernels as a shared library, or as code for GPUs and how it is
+/// launched. The bytes that [`Executable::save`] returns run in an application without a compiler, on machines with the CPU features that the
 /// target names ([`Executable::check_cpu`]).
 ///
 /// # Errors

@@ -16,9 +16,9 @@
 mod host;
 mod image;
 mod load;
-mod objects;
 #[cfg(feature = "cuda")]
 mod nvrtc;
+mod objects;
 
 use std::fmt::Write as _;
 
@@ -31,8 +31,8 @@ use tvm_core::tir::{
 use tvm_runtime::{CodeFormat, Module};
 
 pub use host::HostProgram;
-pub(crate) use objects::objects;
 pub use image::{ImageCompiler, ImageOptions, image_compiler, set_image_compiler};
+pub(crate) use objects::objects;
 pub use tvm_runtime::{Argument, LaunchPlan, Step};
 
 use crate::c::{self, device::DeviceParam};

@@ -179,7 +179,12 @@ impl Words {
         self.0.extend(value.to_le_bytes());
     }
 
-    fn call(&mut self, host: &cuda::HostProgram, args: &[Value], first: u64) -> Result<(), tvm_runtime::LaunchError> {
+    fn call(
+        &mut self,
+        host: &cuda::HostProgram,
+        args: &[Value],
+        first: u64,
+    ) -> Result<(), tvm_runtime::LaunchError> {
         let plan = host.plan(args)?;
         self.word(args.len() as u64);
         self.word((args.len() + plan.memories.len()) as u64);

@@ -139,7 +139,10 @@ impl Target {
 
     /// The GPU architectures that code is generated for, in ascending order; none for CPUs.
     pub fn gpu_archs(&self) -> Vec<GpuArch> {
-        self.gpu_arch().into_iter().chain(self.higher_archs.iter().copied().filter(|_| self.is_gpu())).collect()
+        self.gpu_arch()
+            .into_iter()
+            .chain(self.higher_archs.iter().copied().filter(|_| self.is_gpu()))
+            .collect()
     }
 }
 
@@ -184,7 +187,11 @@ mod tests {
     fn several_architectures() {
         let target: Target = "cuda -arch=sm_90,sm_75,sm_80".parse().unwrap();
         assert_eq!(target.to_string(), "cuda -arch=sm_75,sm_80,sm_90");
-        assert_eq!(target.gpu_arch().map(|it| it.name()), Some("sm_75"), "what knows of one takes the lowest");
+        assert_eq!(
+            target.gpu_arch().map(|it| it.name()),
+            Some("sm_75"),
+            "what knows of one takes the lowest"
+        );
         let names = |target: &Target| target.gpu_archs().iter().map(|it| it.name()).collect::<Vec<_>>();
         assert_eq!(names(&target), ["sm_75", "sm_80", "sm_90"]);
         let text = "cuda -arch=sm_80,sm_90a -cores=3";

@@ -129,7 +129,9 @@ impl GpuUnit<'_> {
         let ObjectKind::GpuKernels { arch, .. } = &object.kind else { return Ok(None) };
         let mut r = Reader::new(SECTION, &object.bytes);
         if gpu_arch(arch).is_none() {
-            return Err(r.error(format!("`{}` is for `{arch}`, which is no architecture", object.name)).into());
+            return Err(r
+                .error(format!("`{}` is for `{arch}`, which is no architecture", object.name))
+                .into());
         }
         let (symbols, failures, programs) = (Codec::get(&mut r)?, Codec::get(&mut r)?, Codec::get(&mut r)?);
         let len = usize::try_from(u64::get(&mut r)?).unwrap_or(usize::MAX);

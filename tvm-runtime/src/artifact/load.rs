@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{ArtifactError, GpuUnit};
 use super::codec::{Codec, Reader};
 use super::container::{SECTIONS, sections};
 use super::save::constant;
+use super::{ArtifactError, GpuUnit};
 use crate::error::RuntimeError;
 use crate::tensor::{ALIGNMENT, Storage, Tensor};
 use crate::vm::{CodeObject, Constant, Executable, VmFunction, verify};

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::kernel::{DimSig, Kernel, KernelSig, ParamKind, ParamSig};
+use crate::launch::HostInstr as H;
 use crate::module::Module;
 use crate::tensor::{ALIGNMENT, Tensor};
 use crate::value::{Adt, Value};
 use crate::vm::Instruction as I;
 use crate::vm::*;
-use crate::launch::HostInstr as H;
 use crate::{
     Argument, CodeFormat, HostOp, HostParam, HostProgram, HostQuery, KernelFailure, LaunchArg, Step,
 };
@@ -185,7 +185,12 @@ fn sample() -> Executable {
 fn host() -> HostProgram {
     let query = |what, dst| H::Query { what, dst, arg: 0 };
     let binary = |op, dst, a, b| H::Binary { op, dst, a, b, dtype: DataType::I64 };
-    let params = vec![HostParam::Memory(2), HostParam::Memory(9), HostParam::Scalar(4, DataType::I32), HostParam::Failure];
+    let params = vec![
+        HostParam::Memory(2),
+        HostParam::Memory(9),
+        HostParam::Scalar(4, DataType::I32),
+        HostParam::Failure,
+    ];
     let failure = KernelFailure { status: 1, arg: 0, axis: -1, what: Some("`x`".into()), place: None };
     let code = vec![
         H::Int { dst: 0, value: 0 },
@@ -205,7 +210,13 @@ fn host() -> HostProgram {
         H::Not { dst: 5, src: 5 },
         H::Copy { dst: 8, src: 0 },
         H::Alloc { dst: 9, name: "t".into(), bytes: 4, extents: vec![4, 1] },
-        H::Launch { kernel: 1, name: "k".into(), extents: [4, 1, 1, 1, 1, 1], shared: 0, params: params.clone() },
+        H::Launch {
+            kernel: 1,
+            name: "k".into(),
+            extents: [4, 1, 1, 1, 1, 1],
+            shared: 0,
+            params: params.clone(),
+        },
         H::JumpUnlessLess { a: 8, b: 6, to: 22 },
         H::Launch { kernel: 0, name: "k".into(), extents: [1, 1, 1, 4, 1, 1], shared: 4, params },
         binary(HostOp::Add, 8, 8, 1),
@@ -220,14 +231,10 @@ fn host() -> HostProgram {
 }
 
 fn gpu_unit(host: &HostProgram) -> GpuUnit<'static> {
-    let failures = vec![KernelFailure { status: 2, arg: 1, axis: 0, what: None, place: Some("a.rs:1".into()) }];
+    let failures =
+        vec![KernelFailure { status: 2, arg: 1, axis: 0, what: None, place: Some("a.rs:1".into()) }];
     let program = GpuProgram { symbol: "tvm_kernel_other".into(), kernels: vec![1, 0], host: host.clone() };
-    GpuUnit {
-        symbols: vec!["k0".into(), "k1".into()],
-        failures,
-        programs: vec![program],
-        code: b"some code",
-    }
+    GpuUnit { symbols: vec!["k0".into(), "k1".into()], failures, programs: vec![program], code: b"some code" }
 }
 
 #[test]
@@ -248,8 +255,14 @@ fn units_for_gpus() {
         (&[x, LaunchArg::Float(2.0)], "argument 1 is no scalar of type i64"),
         (&[LaunchArg::Int(1), x], "argument 0 is no tensor"),
         (&[x, LaunchArg::Int(i64::MAX)], "the call has too many launches"),
-        (&[LaunchArg::Tensor { shape: &[1 << 32], dtype: DataType::F32 }, LaunchArg::Int(0)], "an extent of `k` is 4294967296, expected 0 to 4294967295"),
-        (&[LaunchArg::Tensor { shape: &[-5], dtype: DataType::F32 }, LaunchArg::Int(0)], "an extent of `t` is -5, expected 0 to 4294967295"),
+        (
+            &[LaunchArg::Tensor { shape: &[1 << 32], dtype: DataType::F32 }, LaunchArg::Int(0)],
+            "an extent of `k` is 4294967296, expected 0 to 4294967295",
+        ),
+        (
+            &[LaunchArg::Tensor { shape: &[-5], dtype: DataType::F32 }, LaunchArg::Int(0)],
+            "an extent of `t` is -5, expected 0 to 4294967295",
+        ),
     ] {
         assert_eq!(host.plan(args).unwrap_err().to_string(), expected);
     }
@@ -259,12 +272,20 @@ fn units_for_gpus() {
         let bad = 1 << 30;
         let broken: Vec<H> = match host.code[at].clone() {
             H::Jump { .. } => vec![H::Jump { to: bad }],
-            H::JumpIfZero { test, to } => vec![H::JumpIfZero { test: bad, to }, H::JumpIfZero { test, to: 28 }],
+            H::JumpIfZero { test, to } => {
+                vec![H::JumpIfZero { test: bad, to }, H::JumpIfZero { test, to: 28 }]
+            }
             H::JumpUnlessLess { a, b, to } => {
-                vec![H::JumpUnlessLess { a: bad, b, to }, H::JumpUnlessLess { a, b: bad, to }, H::JumpUnlessLess { a, b, to: bad }]
+                vec![
+                    H::JumpUnlessLess { a: bad, b, to },
+                    H::JumpUnlessLess { a, b: bad, to },
+                    H::JumpUnlessLess { a, b, to: bad },
+                ]
             }
             H::Copy { .. } => vec![H::Copy { dst: 10, src: 0 }, H::Copy { dst: 0, src: 10 }],
-            H::Binary { op, dst, a, b, .. } => vec![H::Binary { op, dst, a, b, dtype: DataType::F32.with_lanes(4) }],
+            H::Binary { op, dst, a, b, .. } => {
+                vec![H::Binary { op, dst, a, b, dtype: DataType::F32.with_lanes(4) }]
+            }
             H::Alloc { dst, name, bytes, .. } => vec![H::Alloc { dst, name, bytes, extents: vec![bad] }],
             H::Launch { kernel, name, extents, shared, params } => vec![
                 H::Launch { kernel: 2, name: name.clone(), extents, shared, params: params.clone() },
@@ -286,7 +307,8 @@ fn units_for_gpus() {
     }
     assert!(refused > 15, "{refused}");
     let kernels = GpuProgram { kernels: vec![0, 2], ..unit.programs[0].clone() };
-    let err = GpuUnit { programs: vec![kernels], ..unit }.to_object("b", "sm_80", CodeFormat::Ptx).unwrap_err();
+    let err =
+        GpuUnit { programs: vec![kernels], ..unit }.to_object("b", "sm_80", CodeFormat::Ptx).unwrap_err();
     assert!(err.to_string().contains("kernel 2 of 2"), "{err}");
     let kind = ObjectKind::GpuKernels { arch: "gfx90a".into(), format: CodeFormat::Ptx };
     let err = GpuUnit::of_object(&CodeObject { kind, ..object }).unwrap_err().to_string();

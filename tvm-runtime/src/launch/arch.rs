@@ -45,7 +45,9 @@ mod tests {
         assert_eq!(gpu_arch("sm_80"), Some(((8, 0), false)));
         assert_eq!(gpu_arch("sm_90a"), Some(((9, 0), true)));
         assert_eq!(gpu_arch("sm_121"), Some(((12, 1), false)));
-        for bad in ["", "sm_", "sm_8", "sm_a", "80", "sm_90ab", "sm_-80", "sm_+80", "sm_99999", "sm_8x0", "sm_ü"] {
+        for bad in
+            ["", "sm_", "sm_8", "sm_a", "80", "sm_90ab", "sm_-80", "sm_+80", "sm_99999", "sm_8x0", "sm_ü"]
+        {
             assert_eq!(gpu_arch(bad), None, "{bad}");
         }
     }
@@ -66,8 +68,14 @@ mod tests {
             assert_eq!(choose_code(own, all), want, "{own:?}");
             assert_eq!(choose_code(own, all.into_iter().rev()), want, "{own:?}");
         }
-        assert_eq!(choose_code((8, 0), [("sm_90", Ptx), ("sm_80a", Ptx), ("sm_75", Ptx)]), Some(("sm_80a", Ptx)));
-        assert_eq!(choose_code((8, 6), [("sm_90", Ptx), ("sm_80a", Ptx), ("sm_75", Ptx)]), Some(("sm_75", Ptx)));
+        assert_eq!(
+            choose_code((8, 0), [("sm_90", Ptx), ("sm_80a", Ptx), ("sm_75", Ptx)]),
+            Some(("sm_80a", Ptx))
+        );
+        assert_eq!(
+            choose_code((8, 6), [("sm_90", Ptx), ("sm_80a", Ptx), ("sm_75", Ptx)]),
+            Some(("sm_75", Ptx))
+        );
         assert_eq!(choose_code((8, 0), [("sm_86", Cubin), ("nonsense", Ptx)]), None);
         assert_eq!(choose_code((8, 0), []), None);
     }

@@ -132,7 +132,9 @@ impl HostProgram {
             known.then_some(()).ok_or_else(|| format!("{dtype} is no number"))
         };
         match instr {
-            HostInstr::Int { dst, .. } | HostInstr::Float { dst, .. } | HostInstr::Count { dst } => regs(&[*dst]),
+            HostInstr::Int { dst, .. } | HostInstr::Float { dst, .. } | HostInstr::Count { dst } => {
+                regs(&[*dst])
+            }
             HostInstr::Copy { dst, src }
             | HostInstr::Not { dst, src }
             | HostInstr::IsNan { dst, src }

@@ -61,7 +61,11 @@ impl Executable {
         let device = Device::cuda(0);
         let own = device.properties()?.compute_capability.unwrap_or_default();
         let Some(chosen) = choose_code(own, all()) else {
-            return Err(RuntimeError::GpuArch { device, own: format!("sm_{}{}", own.0, own.1), has: self.gpu_archs() });
+            return Err(RuntimeError::GpuArch {
+                device,
+                own: format!("sm_{}{}", own.0, own.1),
+                has: self.gpu_archs(),
+            });
         };
         for object in self.objects.iter().filter(|it| code_of(it) == Some(chosen)) {
             programs.add(object, chosen)?;
