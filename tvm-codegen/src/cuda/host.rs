@@ -22,9 +22,9 @@ use tvm_runtime::{
 use super::CudaKernel;
 use crate::c::device::DeviceParam;
 
-/// The host's part of a program.
+/// A program as its kernels and the host's part.
 #[derive(Clone, Debug)]
-pub struct HostProgram {
+pub struct CudaProgram {
     /// What the host does.
     pub code: tvm_runtime::HostProgram,
     /// The kernels, in program order.
@@ -38,8 +38,8 @@ pub(super) fn kernel_failure(failure: &Failure) -> KernelFailure {
     KernelFailure { status: failure.status, arg: failure.arg, axis: failure.axis, what, place }
 }
 
-impl HostProgram {
-    pub(super) fn new(func: &PrimFunc, kernels: Vec<CudaKernel>) -> HostProgram {
+impl CudaProgram {
+    pub(super) fn new(func: &PrimFunc, kernels: Vec<CudaKernel>) -> CudaProgram {
         let mut writer = Writer { kernels: &kernels, ..Writer::default() };
         match &*func.params {
             [Param::Scalar(list), Param::Scalar(count), Param::Scalar(_)] => {
@@ -52,7 +52,7 @@ impl HostProgram {
             _ => writer.refuse("a program that is not lowered"),
         }
         let code = tvm_runtime::HostProgram { registers: writer.registers, code: writer.code };
-        HostProgram { code, kernels }
+        CudaProgram { code, kernels }
     }
 
     /// Evaluates the host's part of a call with these arguments, of whose tensors only shapes and types are read.
@@ -72,10 +72,10 @@ impl HostProgram {
         self.plan_launch(&args.iter().map(describe).collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// As [`HostProgram::plan`], for arguments of which nothing else is known.
+    /// As [`CudaProgram::plan`], for arguments of which nothing else is known.
     ///
     /// # Errors
-    /// As for [`HostProgram::plan`].
+    /// As for [`CudaProgram::plan`].
     pub fn plan_launch(&self, args: &[LaunchArg<'_>]) -> Result<LaunchPlan, LaunchError> {
         self.code.plan(args)
     }

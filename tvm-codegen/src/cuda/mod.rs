@@ -30,7 +30,7 @@ use tvm_core::tir::{
 };
 use tvm_runtime::{CodeFormat, Module};
 
-pub use host::HostProgram;
+pub use host::CudaProgram;
 pub use image::{ImageCompiler, ImageOptions, image_compiler, set_image_compiler};
 pub(crate) use objects::objects;
 pub use tvm_runtime::{Argument, LaunchPlan, Step};
@@ -47,7 +47,7 @@ pub struct CudaSource {
     /// The text.
     pub text: String,
     /// What the host does for each program, in their order.
-    pub programs: Vec<HostProgram>,
+    pub programs: Vec<CudaProgram>,
     /// What the assertions in kernels report, by their number, which begins at 1.
     pub failures: Vec<Failure>,
 }
@@ -98,7 +98,7 @@ pub fn source(funcs: &[(String, PrimFunc)]) -> Result<CudaSource, CodegenError> 
     Ok(CudaSource { text, programs, failures: unit.sites })
 }
 
-fn program(unit: &mut c::Unit, symbol: &str, func: &PrimFunc) -> Result<HostProgram, CodegenError> {
+fn program(unit: &mut c::Unit, symbol: &str, func: &PrimFunc) -> Result<CudaProgram, CodegenError> {
     let found = DeviceKernel::all(func);
     let checks = found.iter().any(|kernel| has_checks(&kernel.body));
     let mut kernels = Vec::new();
@@ -108,7 +108,7 @@ fn program(unit: &mut c::Unit, symbol: &str, func: &PrimFunc) -> Result<HostProg
         let params = unit.device_kernel(&name, &kernel, checks)?;
         kernels.push(CudaKernel { name, params, kernel });
     }
-    Ok(HostProgram::new(func, kernels))
+    Ok(CudaProgram::new(func, kernels))
 }
 
 /// The launch of a kernel, for readers.

@@ -181,7 +181,7 @@ impl Words {
 
     fn call(
         &mut self,
-        host: &cuda::HostProgram,
+        host: &cuda::CudaProgram,
         args: &[Value],
         first: u64,
     ) -> Result<(), tvm_runtime::LaunchError> {
