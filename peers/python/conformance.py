@@ -4,6 +4,7 @@
     conformance.py real (real.py)
     conformance.py hostile (hostile.py)
     conformance.py cuda (cuda.py)
+    conformance.py models (matrix.py)
 
 `nodes` writes the tests of the installed onnx package below DIR once, in the layout of ONNX backend tests. A worker reads
 `TEST DIR<tab>OUTPUT DIR` lines and answers one JSON line each. Outputs are compared by the rule of
@@ -389,7 +390,7 @@ def node_report(tests, results, args):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["nodes", "real", "hostile", "cuda", "serve-ort"])
+    parser.add_argument("what", choices=["nodes", "real", "hostile", "cuda", "models", "serve-ort"])
     parser.add_argument("--data")
     parser.add_argument("--out")
     parser.add_argument("--filter", default="")
@@ -399,6 +400,7 @@ def main():
     parser.add_argument("--count", type=int, default=1000, help="number of hostile models")
     parser.add_argument("--seed", type=int, help="seed of hostile models")
     parser.add_argument("--first", type=int, default=0, help="number of the first hostile model")
+    parser.add_argument("--minutes", type=float, help="whole models that are not begun after that time are not run")
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
     args = parser.parse_args(given[:end])
@@ -411,6 +413,10 @@ def main():
         from cuda import cuda
 
         return cuda(args, load_index)
+    if args.what == "models":
+        from matrix import matrix
+
+        return matrix(args)
     if args.what == "real":
         from real import real
 

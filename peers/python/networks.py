@@ -135,8 +135,10 @@ def spread_logits(model, feeds):
     options.log_severity_level = 3
     session = ort.InferenceSession(probe.SerializeToString(), options, providers=["CPUExecutionProvider"])
     spread = session.run([last.output[0]], feeds)[0].std()
+    reshaped = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "Reshape"}
+    names = [reshaped.get(name, name) for name in last.input[1:]]
     for it in model.graph.initializer:
-        if it.name in last.input[1:]:
+        if it.name in names:
             it.CopyFrom(nh.from_array((nh.to_array(it) / spread).astype(np.float32), it.name))
 
 

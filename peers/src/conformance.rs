@@ -1,18 +1,24 @@
 //! The program `conformance`: the node tests of the onnx package, and models that Python packages ship, compiled by us and
-//! beside onnxruntime; mutants of the node tests, compiled by us alone; and what NVIDIA's compilers say about the kernels that we
+//! beside onnxruntime; the whole models of the comparison at several precisions, targets and numbers of threads; mutants of the node tests, compiled by us alone; and what NVIDIA's compilers say about the kernels that we
 //! write for GPUs. The work is done by `python/conformance.py`, in
 //! the Python environment of the peers.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
-use tvm_peers::Home;
+use serde_json::Value;
+use tvm_peers::{Home, models};
 
 struct Options {
     real: bool,
     /// What NVIDIA's compilers say about the kernels of the models.
     cuda: bool,
+    /// The whole models of the comparison.
+    models: bool,
+    /// After how many minutes no further model is begun.
+    minutes: Option<u32>,
     /// Node tests with inputs such as shapes as constants.
     frozen: bool,
     /// Options of the script for hostile models: `--count N`, and more.
@@ -28,6 +34,8 @@ fn parse(args: &[String]) -> Result<Options, String> {
     let mut res = Options {
         real: false,
         cuda: false,
+        models: false,
+        minutes: None,
         frozen: false,
         hostile: Vec::new(),
         alone: false,
@@ -42,6 +50,12 @@ fn parse(args: &[String]) -> Result<Options, String> {
         match arg.as_str() {
             "--real" => res.real = true,
             "--cuda" => res.cuda = true,
+            "--models" => res.models = true,
+            "--minutes" => {
+                let text = value()?;
+                res.minutes =
+                    Some(text.parse().map_err(|_| format!("--minutes needs a number, not `{text}`"))?);
+            }
             "--frozen" => res.frozen = true,
             "--hostile" => res.hostile.extend(["--count".to_string(), value()?]),
             "--seed" | "--first" => res.hostile.extend([arg.clone(), value()?]),
@@ -66,6 +80,12 @@ fn parse(args: &[String]) -> Result<Options, String> {
     if res.cuda && (res.real || res.frozen || !res.hostile.is_empty()) {
         return Err("--cuda goes with none of --real, --frozen and --hostile".to_string());
     }
+    if res.models && (res.real || res.frozen || res.cuda || !res.hostile.is_empty()) {
+        return Err("--models goes with none of --real, --frozen, --cuda and --hostile".to_string());
+    }
+    if res.minutes.is_some() && !res.models {
+        return Err("--minutes needs --models".to_string());
+    }
     if res.cuda && res.target == "host" {
         res.target = "cuda -arch=sm_90".to_string();
     }
@@ -81,14 +101,14 @@ fn run(args: &[String]) -> Result<bool, String> {
     let hostile = !options.hostile.is_empty();
     home.prepare_python(if hostile { &[] } else { &["ort"] }, &|line| println!("{line}"))?;
     let mut python = Command::new(home.python());
-    let what = match (hostile, options.real, options.cuda) {
-        (true, ..) => "hostile",
-        (_, true, _) => "real",
-        (.., true) => "cuda",
-        (false, false, false) => "nodes",
-    };
+    let kinds =
+        [(hostile, "hostile"), (options.real, "real"), (options.cuda, "cuda"), (options.models, "models")];
+    let what = kinds.iter().find(|it| it.0).map_or("nodes", |it| it.1);
     python.arg(home.script("conformance.py")).arg(what).args(&options.hostile);
     python.arg("--data").arg(home.data()).args(["--filter", &options.filter]);
+    if let Some(minutes) = options.minutes {
+        python.args(["--minutes", &minutes.to_string()]);
+    }
     if let Some(out) = &options.out {
         python.arg("--out").arg(out);
     }
@@ -98,12 +118,19 @@ fn run(args: &[String]) -> Result<bool, String> {
         }
     }
     python.arg("--").arg(&options.tvmc);
-    if !options.real && !options.cuda {
+    if matches!(what, "nodes" | "hostile") {
         python.args(["worker", "conformance"]);
     }
     python.args(["--target", &options.target]);
-    let status = python.status().map_err(|e| format!("cannot start {}: {e}", home.python().display()))?;
-    Ok(status.success())
+    let failed = |e: std::io::Error| format!("{}: {e}", home.python().display());
+    if !options.models {
+        return Ok(python.status().map_err(failed)?.success());
+    }
+    let mut child = python.stdin(Stdio::piped()).spawn().map_err(failed)?;
+    if let Some(mut specs) = child.stdin.take() {
+        specs.write_all(Value::Array(models::plain()).to_string().as_bytes()).map_err(failed)?;
+    }
+    Ok(child.wait().map_err(failed)?.success())
 }
 
 fn main() -> ExitCode {

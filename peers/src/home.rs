@@ -74,6 +74,7 @@ const FILES: &[(&str, &str)] = &[
     ("frozen.py", include_str!("../python/frozen.py")),
     ("hostile.py", include_str!("../python/hostile.py")),
     ("hostile_models.py", include_str!("../python/hostile_models.py")),
+    ("matrix.py", include_str!("../python/matrix.py")),
     ("mutate.py", include_str!("../python/mutate.py")),
     ("mutate_consistent.py", include_str!("../python/mutate_consistent.py")),
     ("mutate_graph.py", include_str!("../python/mutate_graph.py")),

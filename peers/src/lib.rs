@@ -5,6 +5,7 @@
 
 mod home;
 mod measure;
+pub mod models;
 mod quiet;
 mod report;
 mod row;

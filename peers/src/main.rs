@@ -2,7 +2,6 @@
 //! every row with our time, the best peer's, the machine's limit, and whether the goal is reached.
 #![allow(clippy::print_stdout, reason = "progress is what this program is for")]
 
-mod models;
 mod table;
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tvm_peers::{Comparison, Effort, Given, Home, Measure, Pool, Row, Side, line, summary};
+use tvm_peers::{Comparison, Effort, Given, Home, Measure, Pool, Row, Side, line, models, summary};
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]

@@ -1,10 +1,12 @@
-//! The rows of the comparison of whole models.
+//! The rows of the comparison of whole models, and the models in them.
 
 use serde_json::{Value, json};
-use tvm_peers::{Group, Limit, Measure, Row, Work};
+
+use crate::row::{Given, Group, Limit, Measure, Row};
+use crate::work::Work;
 
 /// The groups in order.
-pub(crate) const GROUPS: &[Group] = &[
+pub const GROUPS: &[Group] = &[
     Group::new(
         "networks of the onnx package, batch 1",
         "the best peer: geometric mean ≤ 0.90, none > 1.05",
@@ -33,12 +35,32 @@ pub(crate) const GROUPS: &[Group] = &[
 ];
 
 /// All rows.
-pub(crate) fn rows() -> Vec<Row> {
+pub fn rows() -> Vec<Row> {
     let mut res = Vec::new();
     for add in [zoo, depthwise, shipped, encoder, digits, narrow, short_floats, compile, load, c] {
         add(&mut res);
     }
     res.sort_by_key(|row| row.group);
+    res
+}
+
+/// The specifications of the models in the rows, each once: with fixed shapes where we build the model, and without what is
+/// done to it (integers, narrow floats).
+pub fn plain() -> Vec<Value> {
+    let mut res: Vec<Value> = Vec::new();
+    for it in rows().iter().flat_map(|row| &row.contestants) {
+        let Given::Spec(spec) = &it.given else { continue };
+        let Ok(Value::Object(mut fields)) = serde_json::from_str(spec) else { continue };
+        let kind = fields.remove("kind").and_then(|it| Some(it.as_str()?.to_string())).unwrap_or_default();
+        let made = ["id", "quantized", "precision", "artifact"];
+        let made = made.iter().chain((kind != "shipped").then_some(&"symbolic"));
+        made.for_each(|it| drop(fields.remove(*it)));
+        let work = Work::network(&kind, &Value::Object(fields));
+        let spec = serde_json::from_str(work.spec()).unwrap_or_default();
+        if !res.contains(&spec) {
+            res.push(spec);
+        }
+    }
     res
 }
 
@@ -244,6 +266,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn models_are_listed_once() {
+        let found = plain();
+        let runs: usize = SHIPPED.iter().map(|(_, runs)| runs.len()).sum();
+        assert_eq!(found.len(), ZOO.len() + BATCHES.len() + runs + SIZES.len() + 2);
+        let ids: std::collections::HashSet<String> = found.iter().map(|it| it["id"].to_string()).collect();
+        assert_eq!(ids.len(), found.len());
+    }
+
+    #[test]
     fn the_table_is_complete() {
         let rows = rows();
         let count = |group: usize| rows.iter().filter(|row| row.group == group).count();
@@ -256,7 +287,7 @@ mod tests {
         // A name determines a model.
         let mut ids = std::collections::HashMap::new();
         for it in rows.iter().flat_map(|row| &row.contestants) {
-            let tvm_peers::Given::Spec(spec) = &it.given else { continue };
+            let Given::Spec(spec) = &it.given else { continue };
             let id: Value = serde_json::from_str(spec).unwrap();
             assert_eq!(ids.entry(id["id"].to_string()).or_insert(spec), &spec);
         }
