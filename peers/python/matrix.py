@@ -15,6 +15,9 @@ largest value of the output:
 - bf16: sqrt(2 L) / 256, where L is the number of convolutions and products. Rounding to 8 bits changes an operand by 2^-10 of it (root
   mean square), a layer has two operands, errors of layers are independent, and the largest of many errors is taken to be four times the
   root mean square. After a softmax it is times the standard deviation of what the softmax reads, if that is more than 1.
+
+Where a softmax or sigmoid leaves nothing but 0 and 1, what it reads becomes an output too, and the differences of its results are shares
+of 1.
 """
 import json, os, re, subprocess, sys, tempfile, time
 
@@ -80,12 +83,21 @@ class Case:
             for name, value in self.feeds.items():
                 self.options += ["--shape", f"{name}={'x'.join(map(str, value.shape))}"] if value.ndim else []
         self.names = [it.name for it in self.model.graph.output]
+        self.expected = self.session(self.path, "ORT_ENABLE_ALL").run(None, self.feeds)
+        # Such outputs hide differences: what they are computed from is compared as well.
+        self.hiding = {name for name, value in zip(self.names, self.expected) if self.hides(name, value)}
+        if self.hiding and variant != "int8":
+            path = os.path.join(args.data, f"read_{os.path.basename(self.path)}")
+            self.add_outputs([self.activation(it).input[0] for it in self.hiding], path)
+            self.path, self.model = path, onnx.load(path)
+            self.names = [it.name for it in self.model.graph.output]
         self.fast, self.plain = (self.session(self.path, level) for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"))
         self.expected, plain = self.fast.run(None, self.feeds), self.plain.run(None, self.feeds)
         rng = np.random.default_rng(1)
         near = self.plain.run(None, {key: real.nudged(value, rng) for key, value in self.feeds.items()}) if self.kind == "shipped" else plain
         # What the results of onnxruntime itself change, for each output.
-        self.change = [max(share(a, b), share(c, b)) for a, b, c in zip(self.expected, plain, near)]
+        apart = lambda a, b: share(a[1], b, a[0] in self.hiding)
+        self.change = [max(apart(it, b), share(c, b, it[0] in self.hiding)) for it, b, c in zip(zip(self.names, self.expected), plain, near)]
         self.bounds = [self.bound(*it) for it in zip(self.names, self.expected, self.change)]
 
     def session(self, path, level):
@@ -98,12 +110,21 @@ class Case:
     def producers(self):
         return {name: node for node in self.model.graph.node for name in node.output}
 
-    def softmax(self, name):
-        """Whether the output is that of a softmax."""
-        node = self.producers().get(name)
+    def activation(self, name):
+        """The softmax or sigmoid that computes the output, if there is one."""
+        made = self.producers()
+        node = made.get(name)
         while node is not None and node.op_type in ("Reshape", "Identity", "Flatten", "Squeeze"):
-            node = self.producers().get(node.input[0])
+            node = made.get(node.input[0])
+        return node if node is not None and node.op_type in ("Softmax", "Sigmoid") else None
+
+    def softmax(self, name):
+        node = self.activation(name)
         return node is not None and node.op_type == "Softmax"
+
+    def hides(self, name, value):
+        """Whether the output is a softmax or sigmoid of which nothing is left but 0 and 1."""
+        return self.activation(name) is not None and value.size > 0 and not bool(((value > 1e-3) & (value < 0.999)).any())
 
     def last_quantised(self):
         """The last quantised values before the outputs, and their steps."""
@@ -143,6 +164,12 @@ class Case:
     def probe(self, folder):
         """The model with its last quantised values as further outputs; their names."""
         names = [it for it in self.last_quantised() if it not in self.names]
+        path = os.path.join(folder, "probed.onnx")
+        self.add_outputs(names, path)
+        return path, names
+
+    def add_outputs(self, names, path):
+        """Writes the model with these values as further outputs."""
         probed = onnx.ModelProto()
         probed.CopyFrom(self.model)
         probed.graph.output.extend(h.make_empty_tensor_value_info(it) for it in names)
@@ -151,14 +178,12 @@ class Case:
             if it.name in shapes:
                 it.CopyFrom(shapes[it.name])
             else:
-                it.type.tensor_type.elem_type = onnx.TensorProto.UINT8
-        path = os.path.join(folder, "probed.onnx")
+                it.type.tensor_type.elem_type = onnx.TensorProto.UINT8 if self.variant == "int8" else onnx.TensorProto.FLOAT
         onnx.save(probed, path)
-        return path, names
 
 
-def share(a, b):
-    """The largest difference as a share of the largest value of `b`; infinite where kinds or places of infinities differ."""
+def share(a, b, of_one=False):
+    """The largest difference as a share of the largest value of `b`, or of 1; infinite where kinds or places of infinities differ."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return float("inf")
     if b.dtype.kind != "f":
@@ -167,7 +192,7 @@ def share(a, b):
     if not (np.isfinite(a) == finite).all():
         return float("inf")
     a, b = a[finite].astype(np.float64), b[finite].astype(np.float64)
-    largest = float(np.abs(b).max(initial=0))
+    largest = 1.0 if of_one else float(np.abs(b).max(initial=0))
     return float(np.abs(a - b).max(initial=0)) / (largest or 1.0)
 
 
@@ -215,7 +240,12 @@ def check(case, command, target):
     by_threads = ours(command, case.path, case.options, target, case.feeds, len(case.names), THREADS)
     bits = {b"".join(it.tobytes() for it in res) for res in by_threads}
     worst = max(
-        ((share(got, b), bound) for res in by_threads for got, b, bound in zip(res, case.expected, case.bounds)), key=lambda it: it[0] / it[1]
+        (
+            (share(got, b, name in case.hiding), bound)
+            for res in by_threads
+            for name, got, b, bound in zip(case.names, res, case.expected, case.bounds)
+        ),
+        key=lambda it: it[0] / it[1],
     )
     said, near = steps(case, command, target) if case.variant == "int8" else ("", True)
     ok = worst[0] <= worst[1] and near and len(bits) == 1
@@ -225,19 +255,22 @@ def check(case, command, target):
 def matrix(args):
     given = args.command[args.command.index("--target") + 1] if "--target" in args.command else "host"
     targets = ["llvm", "c"] if given == "host" else [given]
-    specs = [it for it in json.load(sys.stdin) if re.search(args.filter, title(it))]
-    rows = {(spec["id"], variant, target): None for spec in specs for variant in VARIANTS for target in targets}
+    specs = json.load(sys.stdin)
+    keys = [(spec, variant, target) for spec in specs for variant in VARIANTS for target in targets]
+    # `--filter` is for the model, the variant and the target, as in `resnet50, int8, c`.
+    rows = {(spec["id"], *it): None for spec, *it in keys if re.search(args.filter, ", ".join([title(spec), *it]))}
     end = time.time() + 60 * args.minutes if args.minutes else None
     for spec in sorted(specs, key=cost):
         for variant in VARIANTS:
-            if end and time.time() > end:
-                break
+            wanted = [it for it in targets if (spec["id"], variant, it) in rows]
+            if not wanted or end and time.time() > end:
+                continue
             try:
                 case = Case(args, spec, variant)
             except Exception as err:  # No reference: there is nothing to compare with.
                 why = str(err) if isinstance(err, Skipped) else f"onnxruntime: {err}"
                 case = "skipped: " + (why.splitlines() or [type(err).__name__])[0][:200]
-            for target in targets:
+            for target in wanted:
                 try:
                     row = ["", "", "", "", case] if isinstance(case, str) else check(case, args.command[0], target)
                 except Skipped as err:
@@ -273,6 +306,8 @@ def write(args, specs, rows):
             if of == spec["id"] and not (row and row[-1].endswith("no symbolic dimensions")):
                 cells = row or ["", "", "", "", "not run: out of time"]
                 lines.append(f"| {' | '.join(it.replace('|', '/') for it in [title(spec), variant, target, *cells])} |")
+    most = {it: max((row[0] for (_, of, _), row in rows.items() if of == it and row and row[0]), key=float, default=None) for it in VARIANTS}
+    lines += ["", "The largest differences: " + ", ".join(f"{name} {it}" for name, it in most.items() if it) + "."]
     skipped, left = len(done) - passed - failed - none, len(rows) - len(done)
     text = f"{passed} rows pass, {failed} fail, {skipped} are skipped, {left} are not run; {none} are of models without symbolic dimensions."
     text = "\n".join([*lines, "", text]) + "\n"
