@@ -35,8 +35,8 @@ cargo xtask COMMAND
            compiled once with its own symbolic dimensions; with --frozen, node tests whose inputs that say shapes, axes and the
            like are constants; with --cuda, what NVIDIA's compilers say about the kernels of node tests and networks (their wheels
            are installed beside the peers; no GPU is needed); with --models, the whole models of the comparison beside onnxruntime:
-           fixed and symbolic dimensions, int8 and bf16, targets LLVM and C, the same bits at 1, 2 and 7 threads (after N minutes, the
-           rest is listed as not run); with --hostile, N mutants of the node tests, each of which must be refused or run within
+           fixed and symbolic dimensions, int8 and bf16, targets LLVM and C, the same bits at 1, 2 and 7 threads (a filter is for
+           `MODEL, VARIANT, TARGET`; after N minutes, the rest is listed as not run); with --hostile, N mutants of the node tests, each of which must be refused or run within
            10 s and 2 GB. Without --seed, a fresh one, printed";
 
 fn main() -> ExitCode {
