@@ -57,7 +57,7 @@ impl ExprMutator for Fold<'_> {
         let Some(norm) = Norm::of(call) else { return walked };
         let folded = match norm.constants() {
             Some(constants) => {
-                self.into_convolution(&norm, &constants).or_else(|| self.constant_steps(&norm, &constants))
+                self.join_convolution(&norm, &constants).or_else(|| self.constant_steps(&norm, &constants))
             }
             None => self.steps(&norm),
         };
@@ -136,7 +136,7 @@ impl<'a> Norm<'a> {
 
 impl Fold<'_> {
     /// Multiplies the weights of the convolution that is normalised, and nothing else.
-    fn into_convolution(&mut self, norm: &Norm<'_>, by: &Constants) -> Option<()> {
+    fn join_convolution(&mut self, norm: &Norm<'_>, by: &Constants) -> Option<()> {
         let mut shift = by.shift.clone();
         let mut data = norm.data();
         if let Some(sum) = self.values.only_use(data, &["add"]) {
