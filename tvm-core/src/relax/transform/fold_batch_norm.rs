@@ -161,7 +161,7 @@ impl Fold<'_> {
         if norm.axis != 1 || !plain("data_layout") || !plain("out_layout") || !kernel {
             return None;
         }
-        let channels = weight.shape()[0];
+        let channels = *weight.shape().first()?;
         let mut numbers = weight.to_f64s().ok().filter(|_| channels as usize == by.scale.len())?;
         let of_channel = numbers.len() / by.scale.len().max(1);
         for (weights, scale) in numbers.chunks_mut(of_channel.max(1)).zip(&by.scale) {
