@@ -8,11 +8,12 @@ use tvm::codegen::{CodegenError, compile_module, export_module};
 use tvm::prelude::*;
 use tvm::runtime::artifact::{GpuProgram, GpuUnit};
 use tvm::runtime::vm::{CodeObject, Executable, Vm};
-use tvm::runtime::{Backend, CodeFormat, HostInstr, LaunchArg, Value};
+use tvm::runtime::{Backend, CodeFormat, HostInstr, LaunchArg};
 use tvm_testing::fake_gpu;
 
 use super::child::{log, on_gpu, run};
 use super::emulated::Emulated;
+use super::models::{assert_close, floats, tensor};
 
 /// Environment variable of the process that loads: the artifact.
 const FILE: &str = "TVM_TEST_ARTIFACT";
@@ -85,21 +86,6 @@ fn linked(path: &Path) -> Result<Vm, RuntimeError> {
     #[allow(unsafe_code, reason = "see SAFETY")]
     unsafe {
         Vm::linked(Executable::load_file(path).unwrap())
-    }
-}
-
-fn tensor(data: &[f32], shape: &[i64]) -> Value {
-    Tensor::from_slice(data, shape).unwrap().into()
-}
-
-fn floats(value: &Value) -> Vec<f32> {
-    value.as_tensor().unwrap().to_device(Device::cpu()).unwrap().to_vec().unwrap()
-}
-
-fn assert_close(got: &[f32], want: &[f32]) {
-    assert_eq!(got.len(), want.len());
-    for (got, want) in got.iter().zip(want) {
-        assert!((got - want).abs() <= 1e-5 * want.abs().max(1.0), "{got} instead of {want}");
     }
 }
 

@@ -33,15 +33,15 @@ fn in_tuples(pair: (Tensor<f32, n>, Tensor<f32, n>)) -> (Tensor<f32, n>, Tensor<
     (pair.0 + pair.1, pair.0 * pair.1)
 }
 
-fn tensor(data: &[f32], shape: &[i64]) -> Value {
+pub(crate) fn tensor(data: &[f32], shape: &[i64]) -> Value {
     Tensor::from_slice(data, shape).unwrap().into()
 }
 
-fn floats(value: &Value) -> Vec<f32> {
+pub(crate) fn floats(value: &Value) -> Vec<f32> {
     value.as_tensor().unwrap().to_device(Device::cpu()).unwrap().to_vec().unwrap()
 }
 
-fn assert_close(got: &[f32], want: &[f32]) {
+pub(crate) fn assert_close(got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len());
     for (got, want) in got.iter().zip(want) {
         assert!((got - want).abs() <= 1e-5 * want.abs().max(1.0), "{got} instead of {want}");

@@ -1,5 +1,7 @@
 //! Binary operations: their names and groups.
 
+use tvm_runtime::HostOp;
+
 macro_rules! binary_ops {
     ($($(#[$doc:meta])* $name:ident)*) => {
         /// Binary operations. Integer arithmetic wraps; integer division by zero has no defined result, so programs must
@@ -124,5 +126,32 @@ impl BinaryOp {
     /// True for logical and/or.
     pub const fn is_logical(self) -> bool {
         matches!(self, logical!())
+    }
+
+    /// The operation of the runtime; `None` for logical and/or, which do not always evaluate their second operand.
+    pub const fn on_host(self) -> Option<HostOp> {
+        Some(match self {
+            BinaryOp::And | BinaryOp::Or => return None,
+            BinaryOp::Add => HostOp::Add,
+            BinaryOp::Sub => HostOp::Sub,
+            BinaryOp::Mul => HostOp::Mul,
+            BinaryOp::Div => HostOp::Div,
+            BinaryOp::Mod => HostOp::Mod,
+            BinaryOp::FloorDiv => HostOp::FloorDiv,
+            BinaryOp::FloorMod => HostOp::FloorMod,
+            BinaryOp::Min => HostOp::Min,
+            BinaryOp::Max => HostOp::Max,
+            BinaryOp::Eq => HostOp::Eq,
+            BinaryOp::Ne => HostOp::Ne,
+            BinaryOp::Lt => HostOp::Lt,
+            BinaryOp::Le => HostOp::Le,
+            BinaryOp::Gt => HostOp::Gt,
+            BinaryOp::Ge => HostOp::Ge,
+            BinaryOp::BitAnd => HostOp::BitAnd,
+            BinaryOp::BitOr => HostOp::BitOr,
+            BinaryOp::BitXor => HostOp::BitXor,
+            BinaryOp::Shl => HostOp::Shl,
+            BinaryOp::Shr => HostOp::Shr,
+        })
     }
 }

@@ -8,7 +8,7 @@
 use std::ops;
 use std::sync::Arc;
 
-use tvm_runtime::DataType;
+use tvm_runtime::{DataType, HostOp};
 pub use tvm_runtime::{float_to_int, wide_int, wrap_int};
 
 use super::{Binary, BinaryOp, Broadcast, Cast, Not, PrimCall, PrimCallee, PrimExpr, Ramp, Select};
@@ -37,47 +37,13 @@ fn match_lanes(a: PrimExpr, b: PrimExpr) -> (PrimExpr, PrimExpr) {
 
 /// Value of `a op b` on integers of type `dtype`; `None` for division by zero and for invalid shift amounts.
 pub fn eval_int(op: BinaryOp, a: i64, b: i64, dtype: DataType) -> Option<i64> {
-    let (x, y) = (wide_int(a, dtype), wide_int(b, dtype));
-    let value = match op {
-        BinaryOp::Add => x + y,
-        BinaryOp::Sub => x - y,
-        BinaryOp::Mul => x.wrapping_mul(y),
-        BinaryOp::Div => x.checked_div(y)?,
-        BinaryOp::Mod => x.checked_rem(y)?,
-        BinaryOp::FloorDiv => {
-            if y == 0 {
-                return None;
-            }
-            let (q, r) = (x / y, x % y);
-            if r != 0 && (r < 0) != (y < 0) { q - 1 } else { q }
-        }
-        BinaryOp::FloorMod => {
-            if y == 0 {
-                return None;
-            }
-            let r = x % y;
-            if r != 0 && (r < 0) != (y < 0) { r + y } else { r }
-        }
-        BinaryOp::Min => x.min(y),
-        BinaryOp::Max => x.max(y),
-        BinaryOp::Eq => (x == y) as i128,
-        BinaryOp::Ne => (x != y) as i128,
-        BinaryOp::Lt => (x < y) as i128,
-        BinaryOp::Le => (x <= y) as i128,
-        BinaryOp::Gt => (x > y) as i128,
-        BinaryOp::Ge => (x >= y) as i128,
-        BinaryOp::And | BinaryOp::BitAnd => x & y,
-        BinaryOp::Or | BinaryOp::BitOr => x | y,
-        BinaryOp::BitXor => x ^ y,
-        BinaryOp::Shl | BinaryOp::Shr => {
-            let bits = i128::from(dtype.bits());
-            if !(0..bits).contains(&y) {
-                return None;
-            }
-            if op == BinaryOp::Shl { x << y } else { x >> y }
-        }
+    // Both operands are known.
+    let op = match op {
+        BinaryOp::And => HostOp::BitAnd,
+        BinaryOp::Or => HostOp::BitOr,
+        _ => op.on_host()?,
     };
-    Some(wrap_int(value, if op.is_comparison() { DataType::BOOL } else { dtype }))
+    op.ints(a, b, dtype)
 }
 
 fn fold_binary(op: BinaryOp, a: &PrimExpr, b: &PrimExpr) -> Option<PrimExpr> {

@@ -16,12 +16,11 @@ use std::sync::Arc;
 
 use tvm_runtime::Tensor;
 
-use super::values::Values;
-use crate::ir::{Attrs, Op, Span, Type, Var, structural_equal};
+use super::calls::{Calls, bound_call, op_name};
+use crate::ir::{Attrs, IRModule, Span, structural_equal};
 use crate::pass::{Choices, Pass, function_pass};
-use crate::relax::analysis::infer_type;
 use crate::relax::mutator::walk_binding;
-use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
+use crate::relax::{Arg, Binding, Call, Expr, ExprMutator, ExprVisitor, Function};
 use crate::tir::PrimExpr;
 
 /// Name of the pass.
@@ -33,18 +32,17 @@ const CONVOLUTIONS: [&str; 3] = ["nn.conv1d", "nn.conv2d", "nn.conv3d"];
 /// The pass.
 pub fn fold_batch_norm() -> Pass {
     function_pass(NAME, |func: &Function, module, context| {
-        let mut values = Values::default();
-        values.visit_function(func);
-        let infer = |value: &Expr| infer_type(value, module).ok();
-        let mut fold = Fold { values, infer: &infer, choices: &context.choices, bindings: Vec::new() };
+        let mut calls = Calls::default();
+        calls.visit_function(func);
+        let mut fold = Fold { calls, module, choices: &context.choices, bindings: Vec::new() };
         Ok(fold.mutate_function(func))
     })
     .opt_level(1)
 }
 
 struct Fold<'a> {
-    values: Values,
-    infer: &'a dyn Fn(&Expr) -> Option<Type>,
+    calls: Calls,
+    module: &'a IRModule,
     choices: &'a Choices,
     /// What goes in front of the current binding.
     bindings: Vec<Binding>,
@@ -96,8 +94,7 @@ impl<'a> Norm<'a> {
     fn of(call: &'a Call) -> Option<Norm<'a>> {
         let [data, statistics @ ..] = &*call.args else { return None };
         let [gamma, beta, mean, variance] = statistics else { return None };
-        let Callee::Op(op) = call.callee else { return None };
-        if op.name != "nn.batch_norm" {
+        if op_name(call)? != "nn.batch_norm" {
             return None;
         }
         let ndim = data.as_var()?.ty().as_tensor()?.ndim()?;
@@ -139,7 +136,7 @@ impl Fold<'_> {
     fn join_convolution(&mut self, norm: &Norm<'_>, by: &Constants) -> Option<()> {
         let mut shift = by.shift.clone();
         let mut data = norm.data();
-        if let Some(sum) = self.values.only_use(data, &["add"]) {
+        if let Some(sum) = self.calls.only_use(data, &["add"]) {
             let [summand, bias] = &*sum.args else { return None };
             let bias = bias.as_const()?;
             let of_channels = norm.shape(shift.len() as i64);
@@ -152,7 +149,7 @@ impl Fold<'_> {
                 .for_each(|((shift, bias), scale)| *shift += bias * scale);
             data = summand;
         }
-        let conv = self.values.only_use(data, &CONVOLUTIONS)?;
+        let conv = self.calls.only_use(data, &CONVOLUTIONS)?;
         let [input, weight] = &*conv.args else { return None };
         let plain = |name: &str| conv.attrs.str(name).is_none_or(|it| it.is_empty() || it.starts_with("NC"));
         let kernel = conv.attrs.str("kernel_layout").is_none_or(|it| it.is_empty() || it.starts_with("OI"));
@@ -169,19 +166,17 @@ impl Fold<'_> {
         }
         let weight = Tensor::from_f64s(&numbers, weight.shape(), dtype).ok()?;
         let shift = Tensor::from_f64s(&shift, &norm.shape(channels), dtype).ok()?;
-        let Callee::Op(op) = conv.callee else { return None };
-        let (attrs, input, span) = (conv.attrs.clone(), input.clone(), conv.span.clone());
-        let product = self.emit("conv", op.name, &[input, Arg::Const(weight)], attrs, &span)?;
+        let (op, attrs) = (op_name(conv)?, conv.attrs.clone());
+        let (input, span) = (input.clone(), conv.span.clone());
+        let product = self.emit("conv", op, &[input, Arg::Const(weight)], attrs, &span)?;
         self.emit("sum", "add", &[product, Arg::Const(shift)], Attrs::new(), norm.span())?;
         self.choices.note(NAME, || {
-            let subject = format!(
-                "batch normalisation of {}",
-                norm.data().as_var().map_or_else(String::new, |it| it.ty().to_string())
-            );
+            let subject = norm.data().as_var().map_or_else(String::new, |it| it.ty().to_string());
+            let reason = "weights and statistics are constant";
             [
-                subject,
+                format!("batch normalisation of {subject}"),
                 "part of the convolution before it".into(),
-                "weights and statistics are constant".into(),
+                reason.into(),
             ]
         });
         Some(())
@@ -228,10 +223,9 @@ impl Fold<'_> {
 
     /// Binds a call of an operator in front of the current binding; `None` if it is ill-typed.
     fn emit(&mut self, name: &str, op: &str, args: &[Arg], attrs: Attrs, span: &Span) -> Option<Arg> {
-        let callee = Callee::Op(Op::get(op).ok()?);
-        let value: Expr = Call { callee, args: args.into(), attrs, ret: None, span: span.clone() }.into();
-        let var = Var::with_span(name, (self.infer)(&value)?, span.clone());
-        self.bindings.push(Binding::new(var.clone(), value));
+        let binding = bound_call(self.module, name, op, args, attrs, span)?;
+        let var = binding.var.clone();
+        self.bindings.push(binding);
         Some(Arg::from(&var))
     }
 }
@@ -241,7 +235,6 @@ mod tests {
     use tvm_runtime::Value;
 
     use super::*;
-    use crate::ir::IRModule;
     use crate::pass::PassContext;
     use crate::relax::transform::random_graphs::{Graph, difference, random_graph, results};
     use crate::target::Target;

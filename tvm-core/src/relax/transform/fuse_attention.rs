@@ -11,11 +11,10 @@
 
 use tvm_runtime::DataType;
 
-use super::values::{Values, op_name};
-use crate::ir::{Attrs, Op, Type, Var, structural_equal};
+use super::calls::{Calls, bound_call, op_name};
+use crate::ir::{Attrs, IRModule, structural_equal};
 use crate::pass::{Choices, Pass, function_pass};
-use crate::relax::analysis::infer_type;
-use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, ExprVisitor, Function};
+use crate::relax::{Arg, Binding, Call, Expr, ExprMutator, ExprVisitor, Function};
 use crate::target::TargetKind;
 
 /// Name of the pass.
@@ -27,15 +26,14 @@ pub fn fuse_attention() -> Pass {
         if matches!(context.target.kind, TargetKind::Cuda | TargetKind::Interpreter) {
             return Ok(None);
         }
-        let mut values = Values::default();
-        values.visit_function(func);
-        let choices = &context.choices;
-        Ok(Fuse { values, infer: &|value| infer_type(value, module).ok(), choices }.mutate_function(func))
+        let mut calls = Calls::default();
+        calls.visit_function(func);
+        Ok(Fuse { calls, module, choices: &context.choices }.mutate_function(func))
     })
     .opt_level(1)
 }
 
-impl Values {
+impl Calls {
     /// The factor by which `call` scales its first argument, if it is constant.
     fn scale(&self, call: &Call) -> Option<f64> {
         let [_, Arg::Const(factor)] = &*call.args else { return None };
@@ -98,8 +96,8 @@ struct Attention {
 }
 
 struct Fuse<'a> {
-    values: Values,
-    infer: &'a dyn Fn(&Expr) -> Option<Type>,
+    calls: Calls,
+    module: &'a IRModule,
     choices: &'a Choices,
 }
 
@@ -107,36 +105,31 @@ impl ExprMutator for Fuse<'_> {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let walked = crate::relax::mutator::walk_binding(self, binding).map(|it| vec![it]);
         let (Expr::Call(call), false) = (&binding.value, binding.match_cast) else { return walked };
-        let Some(Attention { q, mut keys, axes, v, bias, scale }) = self.values.attention(call) else {
+        let Some(Attention { q, mut keys, axes, v, bias, scale }) = self.calls.attention(call) else {
             return walked;
         };
         let Some(dtype) = binding.var.ty().as_tensor().and_then(|ty| ty.dtype) else { return walked };
         if ![DataType::F32, DataType::F64].contains(&dtype) {
             return walked;
         }
-        let (Ok(op), Ok(permute)) = (Op::get("nn.attention"), Op::get("permute_dims")) else { return walked };
-        let mut bindings = Vec::new();
+        let (module, span, mut bindings) = (self.module, &call.span, Vec::new());
         if let Some(axes) = axes {
             let attrs = Attrs::new().with("axes", axes);
-            let (callee, args) = (Callee::Op(permute), [keys].into());
-            let value = Expr::from(Call { callee, args, attrs, ret: None, span: call.span.clone() });
-            let Some(ty) = (self.infer)(&value) else { return walked };
-            let var = Var::with_span("keys", ty, call.span.clone());
-            keys = Arg::from(&var);
-            bindings.push(Binding::new(var, value));
+            let Some(turned) = bound_call(module, "keys", "permute_dims", &[keys], attrs, span) else {
+                return walked;
+            };
+            keys = Arg::from(&turned.var);
+            bindings.push(turned);
         }
         let args: Vec<Arg> = [q, keys, v].into_iter().chain(bias).collect();
         let attrs = Attrs::new().with("scale", scale);
-        let fused =
-            Call { callee: Callee::Op(op), args: args.into(), attrs, ret: None, span: call.span.clone() };
-        let value = Expr::from(fused);
-        match (self.infer)(&value) {
-            Some(ty) if structural_equal(&ty, binding.var.ty()).is_ok() => {
+        match bound_call(module, binding.var.name(), "nn.attention", &args, attrs, span) {
+            Some(fused) if structural_equal(fused.var.ty(), binding.var.ty()).is_ok() => {
                 self.choices.note(NAME, || {
                     let subject = format!("products, softmax and scale of {}", binding.var.ty());
                     [subject, "nn.attention".into(), "the scores of all rows are never stored".into()]
                 });
-                bindings.push(Binding { value, ..binding.clone() });
+                bindings.push(Binding { value: fused.value, ..binding.clone() });
                 Some(bindings)
             }
             _ => walked,

@@ -2,6 +2,7 @@
 
 mod annotate_tir_op_pattern;
 mod call_tir_rewrite;
+mod calls;
 mod canonicalize_bindings;
 mod convert_layout;
 mod dead_code_elimination;
@@ -18,7 +19,6 @@ mod renew_defs;
 mod rewrite_dataflow_reshape;
 mod static_plan_block_memory;
 mod to_mixed_precision;
-mod values;
 mod zero_outputs;
 
 pub use annotate_tir_op_pattern::annotate_tir_op_pattern;

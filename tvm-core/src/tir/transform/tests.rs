@@ -432,6 +432,54 @@ fn lanes_of_a_tile_need_no_condition() {
     .assert_eq(&after(s.into_func(), passes.into()));
 }
 
+/// 49 columns are a tile of 32 and one of 17, which computes whole vectors as well: of these, 17 elements are read and stored. A
+/// column is divided among two indices of the operand.
+#[test]
+fn last_columns_of_constant_loops_are_whole_vectors() {
+    let size = PrimExpr::index;
+    let x = te::placeholder("x", [136, 7, 7].map(size), DataType::F32);
+    let w = te::placeholder("w", [8, 136].map(size), DataType::F32);
+    let k = te::reduce_axis("k", size(136));
+    let y = te::compute("y", [8, 49].map(size), &[&x, &w], |i: &[PrimExpr]| {
+        let pixel = [k.expr(), i[1].clone().floordiv(7), i[1].clone().floormod(7)];
+        te::sum(x.at(pixel) * w.at([i[0].clone(), k.expr()]), &[&k])
+    });
+    let mut s = Schedule::new(te::create_prim_func("f", &[x, w], &[y]).unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let [row, column, k] = s.loops(y).unwrap();
+    let tile = s.cache_write(y, 0, Scope::Local).unwrap();
+    let [tiles, lanes] = s.split(column, [None, Some(32)]).unwrap();
+    s.reorder([tiles, k, row, lanes]).unwrap();
+    s.reverse_compute_at(tile, tiles).unwrap();
+    let [.., stored] = s.loops::<3>(tile).unwrap();
+    for lanes in [lanes, stored] {
+        s.vectorize(lanes).unwrap();
+    }
+    s.decompose_reduction(y, k).unwrap();
+    let passes = [
+        super::contract_reductions(),
+        super::lower_init_block(),
+        super::convert_blocks_to_opaque(),
+        super::lower_opaque_block(),
+        super::simplify(),
+        super::plan_and_update_buffer_allocation_location(),
+        super::compact_buffer_allocation(),
+        super::partition_constant_loops(),
+        super::unguard_lanes(),
+        super::flatten_buffer(),
+        super::simplify(),
+        super::loop_partition(),
+        super::simplify(),
+        super::narrow_loops(),
+        super::vectorize_loop(),
+    ];
+    let text = after_for("llvm -vector-bits=512 -masked-vectors=1", s.into_func(), passes.into());
+    // Two vectors for each tile; of the last one, a column exists.
+    let sums: Vec<&str> = text.lines().filter(|line| line.contains("fmuladd(")).collect();
+    assert!(sums.len() == 4 && sums.iter().all(|it| it.contains("1, 16)]] = fmuladd(")), "{text}");
+    assert_eq!(["masked(x_1", "masked(y_1"].map(|it| text.matches(it).count()), [1, 1], "{text}");
+}
+
 /// `y = x * 2` in vectors of 32 elements, whose outer loop has the annotation `prefetch`, lowered to `inject_prefetch`.
 #[test]
 fn unrolled_loops_without_statements_are_not_copied() {

@@ -31,9 +31,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
+use super::calls::bound_call;
 use crate::ir::{Attrs, IRModule, Op, Span, Type, Var, VarId};
 use crate::pass::{Choices, Pass, function_pass};
-use crate::relax::analysis::{infer_type, type_of_arg};
+use crate::relax::analysis::type_of_arg;
 use crate::relax::mutator::{walk_binding, walk_body};
 use crate::relax::{Arg, Binding, BindingBlock, Body, Call, Callee, Expr, ExprMutator, ExprVisitor};
 use crate::target::{Machine, TargetKind};
@@ -234,11 +235,9 @@ impl Converter<'_> {
 
     /// Binds a call of an operator in front of the current binding; `None` if it is ill-typed.
     fn emit(&mut self, name: &str, op: &str, args: &[Arg], attrs: Attrs, span: &Span) -> Option<Var> {
-        let callee = Callee::Op(Op::get(op).ok()?);
-        let value: Expr = Call { callee, args: args.into(), attrs, ret: None, span: span.clone() }.into();
-        let ty = infer_type(&value, self.module).ok()?;
-        let var = Var::with_span(name, ty, span.clone());
-        self.bindings.push(Binding::new(var.clone(), value));
+        let binding = bound_call(self.module, name, op, args, attrs, span)?;
+        let var = binding.var.clone();
+        self.bindings.push(binding);
         Some(var)
     }
 

@@ -1,22 +1,23 @@
-//! What the values of a function are, for passes that look for calls of calls.
+//! The calls of operators in a function, for passes that look for calls of calls, and new ones.
 
 use rustc_hash::FxHashMap;
 
-use crate::ir::VarId;
+use crate::ir::{Attrs, IRModule, Op, Span, Var, VarId};
+use crate::relax::analysis::infer_type;
 use crate::relax::visitor::{walk_arg, walk_binding};
 use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprVisitor};
 
 /// The calls of a function by the variable that they are bound to, and how often each variable is used.
 #[derive(Default)]
-pub(super) struct Values {
-    calls: FxHashMap<VarId, Call>,
+pub(super) struct Calls {
+    by_var: FxHashMap<VarId, Call>,
     uses: FxHashMap<VarId, usize>,
 }
 
-impl ExprVisitor for Values {
+impl ExprVisitor for Calls {
     fn visit_binding(&mut self, binding: &Binding) {
         if let (Expr::Call(call), false) = (&binding.value, binding.match_cast) {
-            self.calls.insert(binding.var.id(), (**call).clone());
+            self.by_var.insert(binding.var.id(), (**call).clone());
         }
         walk_binding(self, binding);
     }
@@ -29,10 +30,10 @@ impl ExprVisitor for Values {
     }
 }
 
-impl Values {
+impl Calls {
     /// The call of one of `ops` that `arg` is the result of.
     pub(super) fn call(&self, arg: &Arg, ops: &[&str]) -> Option<&Call> {
-        let call = self.calls.get(&arg.as_var()?.id())?;
+        let call = self.by_var.get(&arg.as_var()?.id())?;
         ops.contains(&op_name(call)?).then_some(call)
     }
 
@@ -46,4 +47,19 @@ impl Values {
 /// The name of the operator that is called.
 pub(super) fn op_name(call: &Call) -> Option<&'static str> {
     if let Callee::Op(op) = call.callee { Some(op.def().name) } else { None }
+}
+
+/// A call of an operator, bound to a new variable; `None` if it is ill-typed.
+pub(super) fn bound_call(
+    module: &IRModule,
+    name: &str,
+    op: &str,
+    args: &[Arg],
+    attrs: Attrs,
+    span: &Span,
+) -> Option<Binding> {
+    let callee = Callee::Op(Op::get(op).ok()?);
+    let value: Expr = Call { callee, args: args.into(), attrs, ret: None, span: span.clone() }.into();
+    let var = Var::with_span(name, infer_type(&value, module).ok()?, span.clone());
+    Some(Binding::new(var, value))
 }
