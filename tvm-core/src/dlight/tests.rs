@@ -136,13 +136,19 @@ fn plain_product([m, n, k]: [i64; 3], local: bool) -> PrimFunc {
 }
 
 /// A convolution over an image of `size` by `window` squared, and its maximum with 0.
-fn conv(
-    [batch, channels, out]: [i64; 3],
+fn conv([batch, channels, out]: [i64; 3], size: [i64; 2], window: [i64; 3], groups: i64) -> PrimFunc {
+    conv_of_batch(batch.into(), [channels, out], size, window, groups)
+}
+
+fn conv_of_batch(
+    batch: PrimExpr,
+    [channels, out]: [i64; 2],
     size: [i64; 2],
     [window, stride, pad]: [i64; 3],
     groups: i64,
 ) -> PrimFunc {
-    let x = input("x", &[batch, channels, size[0], size[1]].map(PrimExpr::index));
+    let of_batch = |extents: [i64; 3]| [&[batch.clone()][..], &extents.map(PrimExpr::index)].concat();
+    let x = input("x", &of_batch([channels, size[0], size[1]]));
     let weight = input("weight", &[out, channels / groups, window, window].map(PrimExpr::index));
     let params = ConvParams {
         strides: vec![stride; 2],
@@ -154,7 +160,7 @@ fn conv(
     let [data, kernel, out_layout] = ["NCHW", "OIHW", "NCHW"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };
     let [rows, columns] = size.map(|size| (size + 2 * pad - window) / stride + 1);
-    let shape = [batch, out, rows, columns].map(PrimExpr::index);
+    let shape = of_batch([out, rows, columns]);
     let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
     let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
         conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
@@ -165,6 +171,28 @@ fn conv(
 /// A convolution of 1×1 over an image of `size`, and its maximum with 0.
 fn pointwise(channels: [i64; 3], size: [i64; 2]) -> PrimFunc {
     conv(channels, size, [1, 1, 0], 1)
+}
+
+#[test]
+fn batches_of_unknown_size_have_the_rules_of_known_ones() {
+    for (channels, size, window, groups) in [
+        ([64, 64], [56, 56], [1, 1, 0], 1),
+        ([272, 272], [14, 14], [1, 1, 0], 4),
+        ([544, 544], [7, 7], [1, 1, 0], 4),
+        ([3, 32], [64, 64], [3, 2, 1], 1),
+        ([16, 32], [28, 28], [3, 1, 1], 1),
+        ([112, 112], [28, 28], [3, 1, 1], 112),
+        ([112, 112], [28, 28], [3, 2, 1], 112),
+    ] {
+        let rules = |batch: PrimExpr| {
+            let func = conv_of_batch(batch, channels, size, window, groups);
+            let applied = schedule(&func, &MACHINE).map(|it| it.1).unwrap_or_default();
+            applied.into_iter().map(|it| (it.block, it.rule)).collect::<Vec<_>>()
+        };
+        let known = rules(2.into());
+        assert_eq!(rules(Var::index("n").into()), known, "{channels:?} {window:?} {groups}");
+        assert!(!known.is_empty());
+    }
 }
 
 #[test]
@@ -360,7 +388,7 @@ fn each_rule_takes_its_programs() {
     let rows = PrimExpr::from(Var::index("m"));
     let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 28] = [
+    let cases: [(PrimFunc, &[Row]); 29] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -392,6 +420,10 @@ fn each_rule_takes_its_programs() {
             ],
         ),
         (in_panels(rows.clone(), [1000, 80, 32], true), &[("matmul", "contraction", "tile 8x32, in panels")]),
+        (
+            in_panels(&rows * 196i64, [1000, 80, 32], true),
+            &[("matmul", "contraction", "tile 8x32, in panels")],
+        ),
         (
             // 1 MiB of them: an eighth is half of the second-level cache.
             in_panels(1024.into(), [96, 256, 32], true),

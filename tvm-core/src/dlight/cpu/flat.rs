@@ -11,7 +11,7 @@ use crate::dlight::analysis::{BlockInfo, Stride, indexed_by, stride};
 use crate::ir::Var;
 use crate::target::Machine;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
-use crate::tir::{Block, BufferLoad, IterKind, PrimExpr, Range, Scope, uses_var};
+use crate::tir::{Block, BufferLoad, IterKind, Range, Scope, uses_var};
 
 pub(super) const RULE: Rule = Rule {
     name: "flat product",
@@ -147,8 +147,10 @@ fn is_contiguous(info: &BlockInfo, load: &BufferLoad, column: &Var) -> bool {
     info.axes.iter().for_each(|axis| {
         analyzer.bind_range(&axis.var, &Range::from_extent(axis.extent.clone()));
     });
-    let mut index = PrimExpr::index(0);
-    for (at, extent) in load.indices.iter().zip(load.buffer.shape.iter()) {
+    // What is in front of the first index along the column does not matter: that of a batch of unknown size, for example.
+    let Some(first) = load.indices.iter().position(|at| uses_var(at, column)) else { return false };
+    let mut index = load.indices[first].clone();
+    for (at, extent) in load.indices.iter().zip(load.buffer.shape.iter()).skip(first + 1) {
         let Some(extent) = extent.as_int() else { return false };
         index = index * extent + at;
     }

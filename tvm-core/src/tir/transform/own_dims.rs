@@ -3,8 +3,8 @@
 //! The result of a window with stride 2 has `(h - 1) / 2 + 1` rows. Rewritten, it has `o` rows, and the attribute
 //! [`EXTENTS`] states the equation `o == (h + -1) / 2 + 1`. [`analyzer_for`](super::analyzer_for) knows it, and
 //! `MakePackedAPI` checks it in every call. Extents of dimensions that no parameter has as a whole extent, and which are
-//! therefore scalars, become dimensions as well, if nothing else depends on the scalars; so do sums of such a scalar and a number, and
-//! all such extents together.
+//! therefore scalars, become dimensions as well, if nothing else depends on the scalars: `n * 196` rows of a batch whose size no
+//! parameter has, for example. So do all such extents with quotients together.
 //!
 //! ```text
 //! f(s: i64, x: [(s - 1) / 2 + 1], y: [(s - 1) / 2 / 2 + 1])   →   f(s: i64, x: [h], y: [o]), o == (h - 1) / 2 + 1
@@ -96,7 +96,7 @@ pub(crate) fn with_own_dims(func: &PrimFunc) -> Option<PrimFunc> {
         for (i, param) in now.params.iter().enumerate() {
             let shape = param.buffer().map(|buffer| &buffer.shape[..]).unwrap_or_default();
             let of_param = shape.iter().enumerate().map(|(axis, extent)| (i, axis, extent.clone()));
-            candidates.extend(of_param.filter(|(_, _, it)| is_quotient(it) || is_of_scalar(it, &dims)));
+            candidates.extend(of_param.filter(|(_, _, it)| is_quotient(it) || is_of_scalars(it, &dims)));
         }
         candidates.retain(|(_, _, extent)| !refused.iter().any(|it| same(it, extent)));
         // Extents that others contain come first.
@@ -115,10 +115,12 @@ fn is_quotient(extent: &PrimExpr) -> bool {
     any_expr(extent, &mut |it| matches!(it, PrimExpr::Binary(it) if it.op == BinaryOp::FloorDiv))
 }
 
-/// True if the extent is the sum of a number and a scalar that is no dimension, as of data with padding.
-fn is_of_scalar(extent: &PrimExpr, dims: &[Var]) -> bool {
-    let (of, plus) = number_apart(extent);
-    plus != 0 && of.as_var().is_some_and(|var| !dims.contains(var))
+/// True if the extent is an expression of scalars, which are no dimensions, as that of data with padding, or the rows of all images.
+fn is_of_scalars(extent: &PrimExpr, dims: &[Var]) -> bool {
+    let is_dim = |it: &PrimExpr| it.as_var().is_some_and(|var| dims.contains(var));
+    extent.as_var().is_none()
+        && !scalars_of(extent, dims).is_empty()
+        && !any_expr(extent, &mut |it| is_dim(it))
 }
 
 /// The variables that are extents of parameters.
@@ -489,6 +491,33 @@ mod tests {
                 assert!(analyzer.can_prove(&(dim.clone() * 2i64).less_equal(&of + 1i64)));
                 assert!(analyzer.can_prove(&(dim.clone() * 2i64).greater_equal(&of)));
                 assert!(!analyzer.can_prove(&(dim * 2i64).greater(&of)));
+            }
+        }
+    }
+
+    /// Rows that a batch has in all, where nothing else depends on its size.
+    #[test]
+    fn rows_of_a_batch_become_a_dimension() {
+        let (n, h) = (PrimExpr::from(&Var::index("n")), PrimExpr::from(&Var::index("h")));
+        for (extent, more, becomes) in [
+            (&n * 196i64, PrimExpr::from(4), true),
+            (&n * 4i64 + 2i64, 4.into(), true),
+            (&n * &h * 16i64, 4.into(), true),
+            (&n * 196i64, h.clone(), true),
+            // The size of the batch, and another extent, are needed elsewhere.
+            (&n * 196i64, n.clone(), false),
+            (&n * 196i64, &n * 49i64, false),
+            (&n * &h * 16i64, h.clone(), false),
+        ] {
+            let shape = [simplify_dim(&extent), more];
+            let x = placeholder("x", shape.clone(), DataType::F32);
+            let y = compute("y", shape, &[&x], |i| x.at(i.to_vec()) * 2);
+            let func = create_prim_func("f", &[x], &[y]).unwrap();
+            let new = with_own_dims(&func);
+            assert_eq!(new.is_some(), becomes, "{}", new.as_ref().unwrap_or(&func));
+            if let Some(new) = new {
+                let [rows, _, of_result, _] = &extents(&new)[..] else { panic!("{new}") };
+                assert!(rows.as_var().is_some() && same(rows, of_result), "{new}");
             }
         }
     }

@@ -58,6 +58,7 @@ pub fn convert_layout() -> Pass {
             module,
             machine,
             use_winograd: context.config.winograd,
+            weight_bytes: winograd::weight_bytes(&machine, func),
             sums_pairs: context.config.sums_pairs() && machine.bf16_dot,
             users: plain::Users::of(func),
             choices: context.choices.clone(),
@@ -75,6 +76,8 @@ struct Converter<'a> {
     module: &'a IRModule,
     machine: Machine,
     use_winograd: bool,
+    /// Bytes of weights that one core reads in a cycle.
+    weight_bytes: f64,
     /// True if products of `bf16` may be summed in pairs.
     sums_pairs: bool,
     users: plain::Users,

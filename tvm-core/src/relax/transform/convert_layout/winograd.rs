@@ -6,16 +6,22 @@ use tvm_runtime::{DataType, DimBound, Tensor};
 use super::{Blocks, Converter};
 use crate::ir::{Attrs, Span, Var};
 use crate::relax::analysis::{infer_type, product, simplify_dim};
-use crate::relax::{Arg, Call};
+use crate::relax::visitor::walk_arg;
+use crate::relax::{Arg, Call, ExprVisitor, Function};
+use crate::target::Machine;
 use crate::tir::{PrimExpr, any_expr, substitute_expr};
 use crate::topi::Winograd;
 
-/// Bytes that one core reads from memory in a cycle.
-const MEMORY_BYTES: f64 = 8.0;
+/// Bytes that one core reads in a cycle: from memory, from the L3 and from the L2 cache.
+const READ_BYTES: [f64; 3] = [8.0, 16.0, 32.0];
+/// The share of a cache that constants may fill and still be there at the next call.
+const SHARE: u64 = 2;
 /// Vectors that one core multiplies and adds in a cycle.
 const VECTORS: f64 = 2.0;
 /// What the estimate must save: the transforms have costs that it does not count.
 const SAVED: f64 = 0.9;
+/// Cycles of the calls of two kernels, which the transforms are, with their shapes.
+const CALLS: f64 = 4000.0;
 
 /// Height and width that images are expected to have where they are symbolic: those for which most networks are made.
 const EXPECTED: i64 = 224;
@@ -26,8 +32,35 @@ struct Shape {
     inputs: Blocks,
     /// Channels of the result.
     outputs: Blocks,
+    /// Number of images, 1 if it is not known.
+    images: i64,
     /// Height and width of the result, or what they are expected to be.
     size: [i64; 2],
+}
+
+/// Bytes of the constants that a function names.
+#[derive(Default)]
+struct Constants(u64);
+
+impl ExprVisitor for Constants {
+    fn visit_arg(&mut self, arg: &Arg) {
+        match arg {
+            Arg::Const(tensor) => self.0 += tensor.byte_len() as u64,
+            _ => walk_arg(self, arg),
+        }
+    }
+}
+
+/// Bytes of weights that one core of `machine` reads in a cycle, if `func` is all that it runs.
+pub(super) fn weight_bytes(machine: &Machine, func: &Function) -> f64 {
+    let mut constants = Constants::default();
+    constants.visit_function(func);
+    let [memory, l3, l2] = READ_BYTES;
+    match constants.0 * SHARE {
+        bytes if bytes <= machine.l2_bytes => l2,
+        bytes if bytes <= machine.l3_bytes => l3,
+        _ => memory,
+    }
 }
 
 impl Converter<'_> {
@@ -45,8 +78,9 @@ impl Converter<'_> {
             None => self.blocks(weight.shape()[1], DataType::F32.bits())?,
         };
         let result = infer_type(&call.clone().into(), self.module).ok()?;
-        let [_, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
-        let shape = Shape { inputs, outputs, size: [expected(height)?, expected(width)?] };
+        let [images, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
+        let images = images.as_int().unwrap_or(1);
+        let shape = Shape { inputs, outputs, images, size: [expected(height)?, expected(width)?] };
         let winograd = self.fastest(&shape).filter(|_| inputs.is_exact())?;
         let kernel = weights(&winograd, weight, &shape)?;
         let span = &call.span;
@@ -77,17 +111,17 @@ impl Converter<'_> {
     fn fastest(&self, shape: &Shape) -> Option<Winograd> {
         let lanes = f64::from(self.machine.lanes(DataType::F32));
         let ([height, width], inputs, outputs) = (shape.size, shape.inputs.channels, shape.outputs.padded());
-        let weights = (inputs * outputs) as f64;
+        let (weights, images) = ((inputs * outputs) as f64, shape.images as f64);
         let time = |products: f64, kernel: f64| {
-            products * weights / (VECTORS * lanes) + 4.0 * kernel * weights / MEMORY_BYTES
+            images * products * weights / (VECTORS * lanes) + 4.0 * kernel * weights / self.weight_bytes
         };
         let direct = time((9 * height * width) as f64, 9.0);
         let cost = |winograd: &Winograd| {
             let (m, size) = (winograd.tile, (winograd.size() * winograd.size()) as f64);
             let tiles = (((height + m - 1) / m) * ((width + m - 1) / m)) as f64;
             // Each transformed element is computed from about four others, stored, and loaded.
-            let transforms = 4.0 * tiles * size * (inputs + outputs) as f64 / lanes;
-            time(tiles * size, size) + transforms
+            let transforms = 4.0 * images * tiles * size * (inputs + outputs) as f64 / lanes;
+            time(tiles * size, size) + transforms + CALLS
         };
         let best = Winograd::ALL.into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         (cost(&best) < SAVED * direct).then_some(best)
