@@ -57,7 +57,7 @@ mod model;
 pub use compile::CompileError;
 #[cfg(feature = "onnx")]
 pub use model::{
-    CompiledModel, DimInfo, Input, InputList, Inputs, IntoInput, Model, ModelError, NamedInput, OutputKey,
+    CapturedModel, CompiledModel, DimInfo, Input, InputList, Inputs, IntoInput, Model, ModelError, NamedInput, OutputKey,
     Outputs, RunOptions, TensorInfo,
 };
 pub use tvm_codegen as codegen;

@@ -343,6 +343,24 @@ pub enum RuntimeError {
         /// Why, and what to do.
         message: String,
     },
+    /// A call does what a captured call cannot do again.
+    #[error("the call cannot be captured: {reason}")]
+    Capture {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// An argument of a captured call is not of the kind, type, shape or value that it was captured with.
+    #[error("`{func}`: argument `{arg}` is {got}, the call was captured with {expected}\n  help: capture a call for each of them")]
+    CapturedArg {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// What the call was captured with: `f32[1, 3]`.
+        expected: Arc<str>,
+        /// What was given.
+        got: Arc<str>,
+    },
     /// A kernel failed while it ran on a device: it accessed memory that it does not have, for example. This process cannot use
     /// the device any more.
     #[error(

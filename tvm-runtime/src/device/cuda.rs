@@ -13,9 +13,11 @@
 mod code;
 mod event;
 mod gpu;
+mod graph;
 mod memory;
 
 pub(crate) use code::LoadedCode;
+pub(crate) use graph::{Graph, record, records, unrecorded};
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
 

@@ -1,5 +1,6 @@
 //! CUDA devices in a build without the feature `cuda`: none exists, and using one is an error that names the feature.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Device, DeviceProperties};
@@ -52,12 +53,49 @@ impl LoadedCode {
     /// # Safety
     /// None: there is no such code.
     pub(crate) unsafe fn launch(
-        &self,
+        self: &Arc<Self>,
         _name: &str,
         _symbol: usize,
         _launch: ([u32; 3], [u32; 3], u32),
         _values: &[u64],
     ) -> Result<(), RuntimeError> {
+        match **self {}
+    }
+}
+
+pub(crate) fn record<R>(
+    device: Device,
+    _run: impl FnOnce() -> Result<R, RuntimeError>,
+) -> Result<(R, Recording), RuntimeError> {
+    unsupported(device)
+}
+
+pub(crate) fn unrecorded<R>(run: impl FnOnce() -> R) -> R {
+    run()
+}
+
+pub(crate) fn records(_device: Device) -> Result<bool, RuntimeError> {
+    Ok(false)
+}
+
+/// Recorded work; uninhabited in this build.
+pub(crate) enum Recording {}
+
+/// Recorded work that is done again; uninhabited in this build.
+pub(crate) enum Graph {}
+
+impl Graph {
+    pub(crate) fn new(recording: Recording) -> Result<Graph, RuntimeError> {
+        match recording {}
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match *self {}
+    }
+
+    /// # Safety
+    /// None: there is no such graph.
+    pub(crate) unsafe fn launch(&mut self) -> Result<(), RuntimeError> {
         match *self {}
     }
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::plans::Plans;
 use super::{Argument, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step};
 use crate::abi::{DLTensor, KernelArg};
-use crate::device::{Device, DeviceKind, LoadedCode, RawMemory};
+use crate::device::{Device, DeviceKind, LoadedCode, RawMemory, records};
 use crate::error::RuntimeError;
 use crate::kernel::{KernelSig, ParamKind, ParamSig};
 use crate::tensor::{byte_size, is_compact};
@@ -198,6 +198,14 @@ impl DeviceProgram {
         let is_failure = |it: &Argument| matches!(it, Argument::Failure);
         let checked = plan.steps.iter().any(|Step::Launch { args, .. }| args.iter().any(is_failure));
         let mut record = None;
+        if checked && records(device)? {
+            let reason = format!(
+                "the host waits for the checks in the kernel `{}`\n  help: a kernel has none where indices are proven to be in bounds; \
+                 otherwise call it without capturing it",
+                sig.name
+            );
+            return Err(RuntimeError::Capture { reason });
+        }
         if checked {
             let memory = RawMemory::alloc(device, RECORD)?;
             memory.copy_from_host(0, &[0; RECORD])?;

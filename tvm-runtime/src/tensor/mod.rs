@@ -349,6 +349,17 @@ impl Tensor {
         Ok(())
     }
 
+    /// Copies the elements to those of `to`, which is on a device other than the host and as large. Whoever has `to` sees them.
+    pub(crate) fn copy_into(&self, to: &Tensor) -> Result<(), RuntimeError> {
+        let (from_offset, offset, size) = (self.0.byte_offset, to.0.byte_offset, self.byte_len());
+        match (self.storage().device_buffer(), to.storage().device_buffer()) {
+            (_, None) => Err(RuntimeError::BadData("memory of the host cannot be copied to")),
+            _ if size > to.byte_len() => Err(RuntimeError::BadData("a copy beyond the end of a tensor")),
+            (None, Some(buffer)) => buffer.copy_from_host(offset, self.bytes()?),
+            (Some(from), Some(buffer)) => DeviceBuffer::copy(from, from_offset, buffer, offset, size),
+        }
+    }
+
     /// A DLPack description of this tensor; its pointers are valid while `self` lives.
     pub fn to_dltensor(&self) -> DLTensor {
         DLTensor {

@@ -14,6 +14,9 @@ use crate::thread_pool::panic_message;
 /// How many names of kernels are kept for the error of a fault.
 const MOST_NAMES: usize = 16;
 
+/// How many graphs, for the same.
+const MOST_GRAPHS: usize = 4;
+
 /// A GPU that this process uses.
 pub(super) struct Gpu {
     pub(super) device: Device,
@@ -30,6 +33,8 @@ pub(super) struct Gpu {
 struct State {
     /// The kernels that were launched since the device was last known to be well.
     launched: VecDeque<Arc<str>>,
+    /// The same for those of whole graphs.
+    graphs: VecDeque<Arc<[Arc<str>]>>,
     /// How many there were in all.
     launches: u64,
     /// What ended the use of the device.
@@ -106,7 +111,12 @@ impl Gpu {
             return RuntimeError::DeviceFailure { device, message };
         }
         let mut state = self.state();
-        let kernels = state.launched.iter().cloned().collect();
+        let mut kernels: Vec<Arc<str>> = Vec::new();
+        for name in state.launched.iter().chain(state.graphs.iter().flat_map(|it| it.iter())) {
+            if !kernels.contains(name) {
+                kernels.push(name.clone());
+            }
+        }
         let fault = RuntimeError::DeviceFault { device, kernels, message };
         state.fault.get_or_insert(fault).clone()
     }
@@ -124,6 +134,19 @@ impl Gpu {
         state.launched.push_back(name.into());
     }
 
+    /// Records that all kernels of a graph are launched, `count` launches.
+    pub(super) fn launches_all(&self, names: &Arc<[Arc<str>]>, count: usize) {
+        let mut state = self.state();
+        state.launches += count as u64;
+        if state.graphs.iter().any(|it| Arc::ptr_eq(it, names)) {
+            return;
+        }
+        if state.graphs.len() == MOST_GRAPHS {
+            state.graphs.pop_front();
+        }
+        state.graphs.push_back(names.clone());
+    }
+
     /// Calls a function of the driver that waits for everything that was launched before.
     pub(super) fn waits<T>(&self, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, RuntimeError> {
         let before = self.state().launches;
@@ -132,6 +155,7 @@ impl Gpu {
         // Another thread may have launched a kernel meanwhile; then the names stay.
         if state.launches == before {
             state.launched.clear();
+            state.graphs.clear();
         }
         Ok(res)
     }
