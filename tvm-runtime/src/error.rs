@@ -350,7 +350,9 @@ pub enum RuntimeError {
         reason: String,
     },
     /// An argument of a captured call is not of the kind, type, shape or value that it was captured with.
-    #[error("`{func}`: argument `{arg}` is {got}, the call was captured with {expected}\n  help: capture a call for each of them")]
+    #[error(
+        "`{func}`: argument `{arg}` is {got}, the call was captured with {expected}\n  help: capture a call for each of them"
+    )]
     CapturedArg {
         /// Function called.
         func: Arc<str>,

@@ -36,7 +36,8 @@ impl Replay {
         device: Device,
     ) -> Result<Replay, RuntimeError> {
         let mut log = CaptureLog::default();
-        let inputs = args.iter().map(|arg| copy(arg, device, &mut log.inputs)).collect::<Result<Vec<_>, _>>()?;
+        let inputs =
+            args.iter().map(|arg| copy(arg, device, &mut log.inputs)).collect::<Result<Vec<_>, _>>()?;
         let mut workspace = Workspace::new();
         let run = || vm.invoke_captured(&mut workspace, &mut log, name, &inputs);
         let (result, recording) = record(device, run)?;

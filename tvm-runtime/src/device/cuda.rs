@@ -15,11 +15,13 @@ mod event;
 mod gpu;
 mod graph;
 mod memory;
+mod pinned;
 
 pub(crate) use code::LoadedCode;
 pub(crate) use graph::{Graph, record, records, unrecorded};
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
+pub(crate) use pinned::PinnedMemory;
 
 use std::cell::Cell;
 use std::time::Duration;

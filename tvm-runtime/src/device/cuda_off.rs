@@ -109,6 +109,19 @@ impl Scratch {
     }
 }
 
+/// Page-locked memory of the host; uninhabited in this build.
+pub(crate) enum PinnedMemory {}
+
+impl PinnedMemory {
+    pub(crate) fn alloc(device: Device, _len: usize) -> Result<Option<PinnedMemory>, RuntimeError> {
+        unsupported(device)
+    }
+
+    pub(crate) fn as_ptr(&self) -> std::ptr::NonNull<u8> {
+        match *self {}
+    }
+}
+
 /// Memory of one call; uninhabited in this build.
 pub(crate) enum RawMemory {}
 

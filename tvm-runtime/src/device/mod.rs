@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RuntimeError;
 
 pub(crate) use buffer::DeviceBuffer;
-pub(crate) use cuda::{Graph, LoadedCode, RawMemory, record, records, unrecorded};
+pub(crate) use cuda::{Graph, LoadedCode, PinnedMemory, RawMemory, record, records, unrecorded};
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -128,9 +128,7 @@ impl CapturedCall {
             let result = self.vm.invoke_in(&mut self.workspace, &function.name, args)?;
             let result = match device {
                 None => result,
-                Some(device) => {
-                    map(&result, &mut |tensor| tensor.to_device(device))?
-                }
+                Some(device) => map(&result, &mut |tensor| tensor.to_device(device))?,
             };
             self.last = Some(result.clone());
             return Ok(result);
@@ -335,7 +333,10 @@ impl Vm {
         let result = self.run_captured(workspace, log, name)?;
         match Expected::of(&result, MAX_DEPTH) {
             Some(_) => Ok(result),
-            None => Err(uncapturable(format!("its result is {}, or has one in it that is no tensor", result.kind()))),
+            None => Err(uncapturable(format!(
+                "its result is {}, or has one in it that is no tensor",
+                result.kind()
+            ))),
         }
     }
 }

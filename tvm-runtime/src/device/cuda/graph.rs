@@ -39,7 +39,11 @@ enum Work {
         extents: Extents,
         values: SmallVec<[u64; 16]>,
     },
-    Copy { to: CUdeviceptr, from: CUdeviceptr, len: usize },
+    Copy {
+        to: CUdeviceptr,
+        from: CUdeviceptr,
+        len: usize,
+    },
 }
 
 /// Work on one GPU, in order, and the memory that it alone has.
@@ -106,18 +110,13 @@ pub(super) fn uncapturable(reason: impl Into<String>) -> RuntimeError {
 }
 
 /// What the thread records, if it does; the GPU is `device`.
-fn recorded<R>(
-    device: Device,
-    change: impl FnOnce(&mut Recording) -> R,
-) -> Result<Option<R>, RuntimeError> {
+fn recorded<R>(device: Device, change: impl FnOnce(&mut Recording) -> R) -> Result<Option<R>, RuntimeError> {
     RECORDING.with_borrow_mut(|it| match it {
         Some(it) if it.gpu.device == device => Ok(Some(change(it))),
-        Some(it) => {
-            Err(uncapturable(format!(
-                "it uses {} and {device}\n  help: capture a call for each of them",
-                it.gpu.device
-            )))
-        }
+        Some(it) => Err(uncapturable(format!(
+            "it uses {} and {device}\n  help: capture a call for each of them",
+            it.gpu.device
+        ))),
         None => Ok(None),
     })
 }
@@ -171,13 +170,15 @@ pub(super) fn keep(device: Device, memory: RawMemory) -> Option<RawMemory> {
 
 /// The address of `len` bytes for what kernels of one call give to each other, if the thread records.
 pub(super) fn scratch(device: Device, len: usize) -> Result<Option<u64>, RuntimeError> {
-    let enough = |it: &mut Recording| it.scratch.as_ref().filter(|it| it.len() >= len).map(RawMemory::address);
+    let enough =
+        |it: &mut Recording| it.scratch.as_ref().filter(|it| it.len() >= len).map(RawMemory::address);
     match recorded(device, enough)? {
         Some(None) => {}
         Some(found) => return Ok(found),
         None => return Ok(None),
     }
-    let more = RawMemory::alloc(device, len.next_power_of_two()).or_else(|_| RawMemory::alloc(device, len))?;
+    let more =
+        RawMemory::alloc(device, len.next_power_of_two()).or_else(|_| RawMemory::alloc(device, len))?;
     let address = more.address();
     // Kernels that were recorded use the memory before.
     recorded(device, |it| it.kept.extend(it.scratch.replace(more)))?;
@@ -240,7 +241,13 @@ impl Template {
                     };
                     // SAFETY: the function is one of code that the recording keeps; the driver copies its parameters.
                     unsafe {
-                        cuGraphAddKernelNode_v2(node.as_mut_ptr(), graph.0, before, last.len(), &raw const params)
+                        cuGraphAddKernelNode_v2(
+                            node.as_mut_ptr(),
+                            graph.0,
+                            before,
+                            last.len(),
+                            &raw const params,
+                        )
                     }
                 }
                 Work::Copy { to, from, len } => {
