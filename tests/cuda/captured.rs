@@ -402,14 +402,14 @@ fn a_fault_in_a_captured_call_names_its_kernels() {
 
 #[test]
 fn a_driver_that_waits_names_the_one_kernel() {
-    let variables = [("CUDA_LAUNCH_BLOCKING", "1"), (fake_gpu::OPTIONS, "fault=8")];
+    let variables = [("CUDA_LAUNCH_BLOCKING", "1"), (fake_gpu::OPTIONS, "fault=13")];
     on_gpu_with("captured::a_driver_that_waits_names_the_one_kernel", &variables, || {
         let vm = gpu(attention::module());
         let args = |seed| ATTENTION.map(|it| numbers(&it, seed));
         let mut call = capture(&vm, &args(0));
-        assert_eq!(call.launches(), Some(3));
+        assert_eq!(call.launches(), Some(5));
         let got = call.run(&args(1)).unwrap();
-        assert_eq!(log("launch").len(), 6);
+        assert_eq!(log("launch").len(), 10);
         let err = call.run(&args(1)).unwrap_err().to_string();
         assert!(err.contains("in the kernel `softmax`; this process"), "{err}");
         assert!(got.as_tensor().is_some() && log("graph").is_empty());

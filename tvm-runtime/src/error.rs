@@ -351,7 +351,7 @@ pub enum RuntimeError {
     },
     /// An argument of a captured call is not of the kind, type, shape or value that it was captured with.
     #[error(
-        "`{func}`: argument `{arg}` is {got}, the call was captured with {expected}\n  help: capture a call for each of them"
+        "`{func}`: argument `{arg}` is {got}, the call was captured with {expected}\n  help: capture it for both"
     )]
     CapturedArg {
         /// Function called.

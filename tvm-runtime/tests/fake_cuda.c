@@ -1,4 +1,4 @@
-// A CUDA driver whose one device is host memory, for machines without a GPU.
+// A CUDA driver whose devices are host memory, for machines without a GPU. They share one queue of work.
 //
 // Kernels are those of a shared library: an image is such a library, which has for each kernel NAME the function
 // tvm_emulated_NAME(values, extents) and the number tvm_emulated_params_NAME. Work is done as late as the driver may do it:
@@ -7,7 +7,7 @@
 // Options are in the environment variable TVM_FAKE_CUDA, as "name=number" separated by spaces: init (result of cuInit), memory
 // (bytes of the device), pools (0: no allocation in streams), load (result of cuModuleLoadData), launch (result of
 // cuLaunchKernel), version (of the driver), major
-// and minor (of the compute capability), fault (number of the launch, from 1, that accesses memory that it does not have), graph
+// and minor (of the compute capability), devices (their number), major1 and minor1 (of the second one), fault (number of the launch, from 1, that accesses memory that it does not have), graph
 // (result of cuGraphInstantiateWithFlags), watch (1: writes to memory that was freed abort the process; slow), pinned (bytes of
 // memory of the host that may be page-locked).
 // TVM_FAKE_CUDA_LOG names a file to which each launch, load, copy and allocation adds a line.
@@ -187,20 +187,25 @@ int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = &used; return o
 int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
   return pool == &used && attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID_VALUE;
 }
-int cuDeviceGet(int *device, int i) { *device = i; return i == 0 ? 0 : INVALID_DEVICE; }
-int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+static long devices(void) { return option("devices", 1); }
+int cuDeviceGet(int *device, int i) { *device = i; return i >= 0 && i < devices() ? 0 : INVALID_DEVICE; }
+int cuDeviceGetCount(int *count) { *count = devices(); return 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   switch (attribute) {
     case 16: *value = 132; return 0;
-    case 75: *value = option("major", 9); return 0;
-    case 76: *value = option("minor", 0); return 0;
+    case 75: *value = option(device ? "major1" : "major", 9); return 0;
+    case 76: *value = option(device ? "minor1" : "minor", 0); return 0;
     case 115: *value = option("pools", 1); return 0;
     default: *value = 0; return 0;
   }
 }
 int cuDeviceGetName(char *name, int len, int device) { strncpy(name, "Fake GPU", len); return 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = option("memory", 1 << 30); return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &memories; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+  *context = (char *)&memories + device;
+  note("context", "", device);
+  return 0;
+}
 int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return fault; }
 int cuCtxGetCurrent(void **context) { *context = current; return fault; }

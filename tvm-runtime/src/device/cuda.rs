@@ -56,6 +56,12 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
     })
 }
 
+pub(super) fn capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    let all = gpu::capabilities()?;
+    // The error says why there is none.
+    if all.is_empty() { properties(Device::cuda(0)).map(|_| all) } else { Ok(all) }
+}
+
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
     Gpu::of(device)?.synchronize()
 }

@@ -19,6 +19,10 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
     unsupported(device)
 }
 
+pub(super) fn capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    unsupported(Device::cuda(0))
+}
+
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
     unsupported(device)
 }

@@ -149,6 +149,14 @@ impl Device {
     }
 }
 
+/// The compute capability of each GPU of this machine, in their order. None of them is opened for it.
+///
+/// # Errors
+/// When there is none, or the driver or the feature is missing.
+pub(crate) fn gpu_capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    cuda::capabilities()
+}
+
 /// The text is not the name of a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a device; expected cpu, cpu:<ordinal>, cuda or cuda:<ordinal>")]

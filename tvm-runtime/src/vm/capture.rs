@@ -127,8 +127,11 @@ impl CapturedCall {
         let Some(replay) = &mut self.replay else {
             let result = self.vm.invoke_in(&mut self.workspace, &function.name, args)?;
             let result = match device {
-                None => result,
-                Some(device) => map(&result, &mut |tensor| tensor.to_device(device))?,
+                // Other values have no tensors that move.
+                Some(device) if Expected::of(&result, MAX_DEPTH).is_some() => {
+                    map(&result, &mut |tensor| tensor.to_device(device))?
+                }
+                _ => result,
             };
             self.last = Some(result.clone());
             return Ok(result);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{CUmemPool_attribute, CUresult, CUstream, is_culib_present};
+use cudarc::driver::sys::{CUdevice_attribute, CUmemPool_attribute, CUresult, CUstream, is_culib_present};
 use cudarc::driver::{CudaContext, DriverError, result};
 
 use super::{Device, RawMemory};
@@ -73,11 +73,7 @@ impl Gpu {
     fn open(device: Device) -> Result<Gpu, RuntimeError> {
         let fail = |message: String| RuntimeError::DeviceFailure { device, message };
         let ordinal = usize::try_from(device.id).map_err(|_| fail("a negative ordinal".into()))?;
-        // SAFETY: loads the driver's library, or reports that it is missing.
-        if !unsafe { is_culib_present() } {
-            let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
-            return Err(fail(format!("{name} was not found\n  help: install NVIDIA's driver")));
-        }
+        find_driver(device)?;
         let made = guarded(|| {
             let context = CudaContext::new(ordinal)?;
             if context.has_async_alloc() {
@@ -164,6 +160,37 @@ impl Gpu {
     pub(super) fn synchronize(&self) -> Result<(), RuntimeError> {
         self.waits(|| self.context.synchronize())
     }
+}
+
+/// Loads the driver's library, for `device`.
+fn find_driver(device: Device) -> Result<(), RuntimeError> {
+    // SAFETY: loads the library, or reports that it is missing.
+    if unsafe { is_culib_present() } {
+        return Ok(());
+    }
+    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+    let message = format!("{name} was not found\n  help: install NVIDIA's driver");
+    Err(RuntimeError::DeviceFailure { device, message })
+}
+
+/// The compute capability of each GPU, without a context on them.
+pub(super) fn capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    let device = Device::cuda(0);
+    find_driver(device)?;
+    let all = guarded(|| {
+        result::init()?;
+        let capability = |id| {
+            let gpu = result::device::get(id)?;
+            // SAFETY: the driver has just named this device.
+            let number = |attribute| unsafe { result::device::get_attribute(gpu, attribute) };
+            Ok((
+                number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ))
+        };
+        (0..result::device::get_count()?).map(capability).collect()
+    });
+    all.map_err(|err| RuntimeError::DeviceFailure { device, message: err.text() })
 }
 
 /// Lets the driver keep what is freed for later allocations, instead of giving it back whenever somebody waits for the device.
