@@ -183,6 +183,21 @@ fn repeated_runs_allocate_nothing() {
 }
 
 #[test]
+fn results_are_arguments_of_the_next_run() {
+    on_gpu("captured::results_are_arguments_of_the_next_run", WATCH, || {
+        let vm = gpu(mlp::module());
+        let (mut x, mut own) = (numbers(&[4, 3], 0), numbers(&[4, 3], 0));
+        let mut call = capture(&vm, std::slice::from_ref(&x));
+        for _ in 0..4 {
+            let want = vm.invoke("main", &[own]).unwrap();
+            let got = call.run(std::slice::from_ref(&x)).unwrap();
+            assert_eq!(all(&got), all(&want));
+            [x, own] = [got, want].map(|it| it.as_adt().unwrap().fields()[1].clone());
+        }
+    });
+}
+
+#[test]
 fn a_model_is_captured_in_two_lines() {
     on_gpu("captured::a_model_is_captured_in_two_lines", WATCH, || {
         for target in [Target::cuda(), Target::host()] {
