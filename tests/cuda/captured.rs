@@ -113,25 +113,25 @@ fn memory_is_its_own() {
     on_gpu("captured::memory_is_its_own", WATCH, || {
         let (sums, mlp) = (gpu(long_sums::module()), gpu(mlp::module()));
         let x = |seed| [numbers(&[2, 60_000], seed)];
-        let mut first = capture(&sums, &x(0));
-        let mut second = capture(&sums, &x(1));
+        let mut first = capture(&sums, x(0));
+        let mut second = capture(&sums, x(1));
         let mut other = capture(&mlp, &[numbers(&[4, 3], 0)]);
         for seed in 2..5 {
-            let want = [seed, seed + 1].map(|seed| all(&sums.invoke("main", &x(seed)).unwrap()));
+            let want = [seed, seed + 1].map(|seed| all(&sums.invoke("main", x(seed)).unwrap()));
             // Nothing waits between them.
-            let got = [first.run(&x(seed)).unwrap(), second.run(&x(seed + 1)).unwrap()];
-            let plain = sums.invoke("main", &x(9)).unwrap();
+            let got = [first.run(x(seed)).unwrap(), second.run(x(seed + 1)).unwrap()];
+            let plain = sums.invoke("main", x(9)).unwrap();
             let small = other.run(&[numbers(&[4, 3], seed)]).unwrap();
-            let again = first.run(&x(seed)).unwrap();
+            let again = first.run(x(seed)).unwrap();
             assert_eq!(got.map(|it| all(&it)), want);
             assert_eq!(all(&again), want[0]);
-            assert_eq!(all(&plain), all(&sums.invoke("main", &x(9)).unwrap()));
+            assert_eq!(all(&plain), all(&sums.invoke("main", x(9)).unwrap()));
             assert_eq!(all(&small), all(&mlp.invoke("main", &[numbers(&[4, 3], seed)]).unwrap()));
         }
         // Without the virtual machine, and dropped while it runs.
-        let want = all(&sums.invoke("main", &x(3)).unwrap());
+        let want = all(&sums.invoke("main", x(3)).unwrap());
         drop((sums, second));
-        let result = first.run(&x(3)).unwrap();
+        let result = first.run(x(3)).unwrap();
         drop(first);
         assert_eq!(all(&result), want);
         assert_eq!(log("destroy").len(), 2);
@@ -160,8 +160,8 @@ fn memory_that_is_given_back_stays() {
         let args = |seed| shapes.map(|it| there(&numbers(&it, seed)));
         let mut call = capture(&vm, &args(0));
         for seed in 1..4 {
-            let want = all(&vm.invoke("main", &args(seed)).unwrap());
-            assert_eq!(all(&call.run(&args(seed)).unwrap()), want);
+            let want = all(&vm.invoke("main", args(seed)).unwrap());
+            assert_eq!(all(&call.run(args(seed)).unwrap()), want);
         }
     });
 }
@@ -204,13 +204,13 @@ fn a_model_is_captured_in_two_lines() {
             let model = Model::onnx("examples/data/digits_cnn/model.onnx").unwrap().target(target);
             let model = model.compile().unwrap();
             let image = |seed| numbers(&[2, 1, 8, 8], seed).as_tensor().unwrap().clone();
-            let mut captured = model.capture(&image(0)).unwrap();
+            let mut captured = model.capture(image(0)).unwrap();
             for seed in 1..4 {
-                let got = captured.run(&image(seed)).unwrap();
+                let got = captured.run(image(seed)).unwrap();
                 assert_eq!(got[0].device(), Device::cpu());
-                assert_eq!(got[0], model.run(&image(seed)).unwrap()[0]);
+                assert_eq!(got[0], model.run(image(seed)).unwrap()[0]);
             }
-            let err = captured.run(&numbers(&[1, 1, 8, 8], 0).as_tensor().unwrap().clone()).unwrap_err();
+            let err = captured.run(numbers(&[1, 1, 8, 8], 0).as_tensor().unwrap().clone()).unwrap_err();
             let expected = "is f32[1, 1, 8, 8], the call was captured with f32[2, 1, 8, 8]";
             assert!(err.to_string().contains(expected), "{err}");
         }
@@ -423,9 +423,9 @@ fn a_driver_that_waits_names_the_one_kernel() {
         let args = |seed| ATTENTION.map(|it| numbers(&it, seed));
         let mut call = capture(&vm, &args(0));
         assert_eq!(call.launches(), Some(5));
-        let got = call.run(&args(1)).unwrap();
+        let got = call.run(args(1)).unwrap();
         assert_eq!(log("launch").len(), 10);
-        let err = call.run(&args(1)).unwrap_err().to_string();
+        let err = call.run(args(1)).unwrap_err().to_string();
         assert!(err.contains("in the kernel `softmax`; this process"), "{err}");
         assert!(got.as_tensor().is_some() && log("graph").is_empty());
     });
