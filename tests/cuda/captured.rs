@@ -113,8 +113,8 @@ fn memory_is_its_own() {
     on_gpu("captured::memory_is_its_own", WATCH, || {
         let (sums, mlp) = (gpu(long_sums::module()), gpu(mlp::module()));
         let x = |seed| [numbers(&[2, 60_000], seed)];
-        let mut first = capture(&sums, x(0));
-        let mut second = capture(&sums, x(1));
+        let mut first = capture(&sums, &x(0));
+        let mut second = capture(&sums, &x(1));
         let mut other = capture(&mlp, &[numbers(&[4, 3], 0)]);
         for seed in 2..5 {
             let want = [seed, seed + 1].map(|seed| all(&sums.invoke("main", x(seed)).unwrap()));
