@@ -57,8 +57,8 @@ mod model;
 pub use compile::CompileError;
 #[cfg(feature = "onnx")]
 pub use model::{
-    CompiledModel, DimInfo, Input, InputList, Inputs, IntoInput, Model, ModelError, NamedInput, OutputKey,
-    Outputs, RunOptions, TensorInfo,
+    CapturedModel, CompiledModel, DimInfo, Input, InputList, Inputs, IntoInput, Model, ModelError,
+    NamedInput, OutputKey, Outputs, RunOptions, TensorInfo,
 };
 pub use tvm_codegen as codegen;
 pub use tvm_codegen::{BestTarget, Report};

@@ -76,12 +76,23 @@ pub struct Measured {
 }
 
 /// What a call on a GPU costs the host, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HostCost {
     /// A call, which does not wait for the GPU.
     pub call: f64,
     /// The driver's part of it: launches of the same kernels with the same arguments, without anything else.
     pub driver: f64,
+    /// The same call, captured; the error says why it is not.
+    pub captured: Result<Captured, String>,
+}
+
+/// A captured call on a GPU, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Captured {
+    /// A call by the clock of the GPU, of calls that follow each other.
+    pub call: f64,
+    /// What a call costs the host.
+    pub host: f64,
 }
 
 impl std::fmt::Display for HostCost {
@@ -89,8 +100,14 @@ impl std::fmt::Display for HostCost {
         let [call, driver, own] = [self.call, self.driver, self.call - self.driver].map(|it| it * 1e6);
         write!(
             f,
-            "{call:.2} µs of the host for a call, {driver:.2} µs of them for the driver's launches, {own:.2} µs for ours"
-        )
+            "{call:.2} µs of the host for a call, {driver:.2} µs of them for the driver's launches, {own:.2} µs for ours; captured: "
+        )?;
+        match &self.captured {
+            Ok(Captured { call, host }) => {
+                write!(f, "{:.2} µs for a call, {:.2} µs of the host", call * 1e6, host * 1e6)
+            }
+            Err(message) => write!(f, "no, {}", message.lines().next().unwrap_or_default()),
+        }
     }
 }
 

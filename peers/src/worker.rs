@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::measure::HostCost;
+use crate::measure::{Captured, HostCost};
 
 /// A worker that runs. It is ended when this is dropped.
 pub(crate) struct Worker {
@@ -106,10 +106,15 @@ impl Worker {
     /// # Errors
     /// As `load`.
     pub(crate) fn host(&mut self) -> Result<HostCost, String> {
+        let seconds = |answer: &Value, key: &str| {
+            answer[key].as_f64().ok_or_else(|| format!("the worker does not tell `{key}`"))
+        };
         let answer = self.ask(r#"{"op":"host"}"#)?;
-        let seconds =
-            |key: &str| answer[key].as_f64().ok_or_else(|| format!("the worker does not tell `{key}`"));
-        Ok(HostCost { call: seconds("call_s")?, driver: seconds("driver_s")? })
+        let (call, driver) = (seconds(&answer, "call_s")?, seconds(&answer, "driver_s")?);
+        let captured = self.ask(r#"{"op":"captured"}"#).and_then(|answer| {
+            Ok(Captured { call: seconds(&answer, "call_s")?, host: seconds(&answer, "host_s")? })
+        });
+        Ok(HostCost { call, driver, captured })
     }
 
     /// The result of the case, as f32, by way of a file.

@@ -16,10 +16,10 @@ use super::{ModelError, check};
 /// A model that is ready to run. Any number of threads may call it at once; each call has memory of its own, which later
 /// calls reuse. `Display` writes its inputs and outputs.
 pub struct CompiledModel {
-    vm: Vm,
-    entry: Arc<str>,
-    inputs: Vec<TensorInfo>,
-    outputs: Arc<[TensorInfo]>,
+    pub(super) vm: Arc<Vm>,
+    pub(super) entry: Arc<str>,
+    pub(super) inputs: Arc<[TensorInfo]>,
+    pub(super) outputs: Arc<[TensorInfo]>,
     /// What the kernels were compiled from, unless the model was loaded with them.
     pub(super) origin: Option<Origin>,
     /// Thread pools of calls that ask for a number of threads.
@@ -85,7 +85,8 @@ impl CompiledModel {
             found.ok_or_else(|| ModelError::Entry { name: entry.map(String::from), functions: names() })?;
         let (inputs, outputs) = of_function(vm.executable(), func);
         let entry = func.name.clone();
-        Ok(CompiledModel { vm, entry, inputs, outputs: outputs.into(), origin, pools: Mutex::default() })
+        let (vm, inputs, outputs) = (Arc::new(vm), inputs.into(), outputs.into());
+        Ok(CompiledModel { vm, entry, inputs, outputs, origin, pools: Mutex::default() })
     }
 
     /// The inputs, in order.

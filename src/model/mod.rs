@@ -6,6 +6,7 @@
 //! TVM counterpart: `relax.frontend.onnx.from_onnx`, `relax.build` and `relax.VirtualMachine` together.
 
 mod artifact;
+mod captured;
 mod check;
 mod compiled;
 mod error;
@@ -23,6 +24,7 @@ use tvm_core::target::Target;
 use tvm_onnx::{DimOption, ImportOptions, ModelFile, OnnxError};
 use tvm_runtime::vm::VmConfig;
 
+pub use captured::CapturedModel;
 pub use compiled::{CompiledModel, RunOptions};
 pub use error::ModelError;
 pub use info::{DimInfo, TensorInfo};

@@ -9,6 +9,7 @@ use tvm::prelude::*;
 use tvm::runtime::artifact::{GpuProgram, GpuUnit};
 use tvm::runtime::vm::{CodeObject, Executable, Vm};
 use tvm::runtime::{Backend, CodeFormat, HostInstr, LaunchArg};
+use tvm::{In, Out};
 use tvm_testing::fake_gpu;
 
 use super::child::{log, on_gpu, run};
@@ -187,6 +188,51 @@ fn another_architecture_is_named() {
             "cuda:0 is of the architecture sm_75, the program has kernels for sm_80, sm_90, PTX for sm_90\n  help: compile \
              it for this one as well: `tvmc compile MODEL --target \"cuda -arch=sm_75,sm_80,sm_90\"`"
         );
+    });
+}
+
+/// Each GPU of a machine takes the code that suits it.
+#[test]
+fn gpus_of_several_architectures() {
+    let save = |path: &Path| {
+        export(&gathers::module().unwrap(), "cuda -arch=sm_80,sm_90a").save_file(path).unwrap();
+    };
+    let options = ["devices=2 major1=8", "devices=2 major1=7", "devices=2 major=7 major1=8"];
+    in_two_processes("artifacts::gpus_of_several_architectures", &options, save, |path| {
+        let exe = Executable::load_file(path).unwrap();
+        // SAFETY: the test wrote it.
+        #[allow(unsafe_code, reason = "see SAFETY")]
+        let module = unsafe { exe.link().unwrap() };
+        assert!(log("context").is_empty(), "no GPU is opened before it is used");
+        let devices = Device::all_cuda();
+        let kernel = module.iter().next().unwrap();
+        let program = kernel.device_program().unwrap();
+        let call = CompiledFn::<(In<f32, 1>, In<i64, 1>, Out<f32, 1>)>::new(kernel.clone()).unwrap();
+        for device in devices {
+            let own = device.properties().unwrap().compute_capability.unwrap();
+            let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3]).unwrap().to_device(device).unwrap();
+            let at = Tensor::from_slice(&[2i64, 0], &[2]).unwrap().to_device(device).unwrap();
+            let mut y = Tensor::empty(&[2], DataType::F32, device).unwrap();
+            let loads = log("load").len();
+            if own.0 == 7 {
+                let expected =
+                    format!("{device} is of the architecture sm_70, the program has kernels for sm_80");
+                let err = call.call(&x, &at, &mut y).unwrap_err().to_string();
+                assert!(err.starts_with(&expected), "{err}");
+                assert!(matches!(program.image_on(device), Err(RuntimeError::GpuArch { .. })));
+                assert_eq!(log("load").len(), loads);
+                continue;
+            }
+            let want = if own.0 == 9 { "sm_90a" } else { "sm_80" };
+            assert_eq!(program.image_on(device).unwrap().arch(), want);
+            call.call(&x, &at, &mut y).unwrap();
+            assert_eq!(y.to_device(Device::cpu()).unwrap().to_vec::<f32>().unwrap(), [3.0, 1.0]);
+            assert_eq!(log("load").len(), loads + 1);
+        }
+        // Tensors on the host are for the first GPU that there is code for.
+        let (loads, mut y) = (log("load").len(), [0.0f32; 2]);
+        call.call(&[1.0, 2.0, 3.0], &[2i64, 0], &mut y).unwrap();
+        assert_eq!((y, log("load").len()), ([3.0, 1.0], loads));
     });
 }
 

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod artifacts;
+mod captured;
 mod child;
 mod emulated;
 mod failures;

@@ -1,5 +1,7 @@
 //! Construction of small models, field by field, and running of models.
 
+use std::sync::Arc;
+
 use tvm_codegen::compile_module;
 use tvm_codegen::cuda::set_image_compiler;
 use tvm_core::target::Target;
@@ -160,7 +162,7 @@ pub(crate) fn refusal(model: &ModelProto) -> String {
 }
 
 /// Compiles the model.
-pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Vm, OnnxError> {
+pub(crate) fn compiled(model: &ModelProto, target: &Target) -> Result<Arc<Vm>, OnnxError> {
     compiled_with(model, target, &ImportOptions::default())
 }
 
@@ -169,12 +171,12 @@ pub(crate) fn compiled_with(
     model: &ModelProto,
     target: &Target,
     options: &ImportOptions,
-) -> Result<Vm, OnnxError> {
+) -> Result<Arc<Vm>, OnnxError> {
     if model.graph.as_ref().unwrap().node.len() == 1 {
         import_other_types(model, options);
     }
     let module = import_proto(model, None, options)?;
-    Ok(compile_module(&module, target).unwrap())
+    Ok(Arc::new(compile_module(&module, target).unwrap()))
 }
 
 /// Imports the model with each input in turn of another rank or element type, which must end in a module or an error.
@@ -201,9 +203,12 @@ fn import_other_types(model: &ModelProto, options: &ImportOptions) {
     }
 }
 
+/// Environment variable of a run on the fake GPU.
+const FAKE_GPU: &str = "TVM_TEST_FAKE_GPU";
+
 /// The executors that this run checks; on [the fake GPU](super::emulated), that alone.
 pub(crate) fn targets() -> Vec<Target> {
-    if std::env::var_os("TVM_TEST_FAKE_GPU").is_some() {
+    if std::env::var_os(FAKE_GPU).is_some() {
         set_image_compiler(Some(std::sync::Arc::new(Emulated)));
         assert!(Device::cuda(0).exists(), "{:?}", Device::cuda(0).properties());
         return vec![Target::cuda()];
@@ -212,10 +217,26 @@ pub(crate) fn targets() -> Vec<Target> {
     [Target::interpreter(), Target::c(), Target::llvm()].into_iter().filter(checked).collect()
 }
 
-/// Runs the model and returns its outputs.
-pub(crate) fn run(vm: &Vm, inputs: &[Tensor]) -> Vec<Tensor> {
+/// Runs the model and returns its outputs. On the fake GPU, a captured call has the same bits, unless it says why there is none.
+pub(crate) fn run(vm: &Arc<Vm>, inputs: &[Tensor]) -> Vec<Tensor> {
     let args: Vec<Value> = inputs.iter().map(Value::from).collect();
-    match vm.invoke("main", &args).unwrap() {
+    let outputs = tensors(vm.invoke("main", &args).unwrap());
+    if std::env::var_os(FAKE_GPU).is_some() {
+        match vm.capture("main", &args) {
+            Ok(mut call) => {
+                for _ in 0..2 {
+                    assert_eq!(tensors(call.run(&args).unwrap()), outputs, "{call:?}");
+                }
+            }
+            Err(err) => assert!(err.to_string().contains("the call cannot be captured: "), "{err}"),
+        }
+    }
+    outputs
+}
+
+/// The tensors of a result, on the host.
+fn tensors(result: Value) -> Vec<Tensor> {
+    match result {
         Value::Tensor(tensor) => vec![on_host(&tensor)],
         Value::Adt(tuple) => tuple.fields().iter().map(|it| on_host(it.as_tensor().unwrap())).collect(),
         other => panic!("{other:?}"),

@@ -28,7 +28,7 @@ fn first(batch: &Tensor) -> Tensor {
 #[test]
 fn digits_on_c_for_every_batch() {
     let module = import_file(path("examples/data/digits_cnn/model.onnx"), &ImportOptions::default()).unwrap();
-    let vm = compile_module(&module, &Target::c()).unwrap();
+    let vm = std::sync::Arc::new(compile_module(&module, &Target::c()).unwrap());
     for set in 0..3 {
         let file = |name: &str| read(&format!("examples/data/digits_cnn/test_data_set_{set}/{name}_0.pb"));
         let (input, want) = (file("input"), file("output"));
@@ -40,7 +40,7 @@ fn digits_on_c_for_every_batch() {
 fn digits_on_the_interpreter() {
     let options = ImportOptions::default().dim("n", DimOption::Fixed(1));
     let module = import_file(path("examples/data/digits_cnn/model.onnx"), &options).unwrap();
-    let vm = compile_module(&module, &Target::interpreter()).unwrap();
+    let vm = std::sync::Arc::new(compile_module(&module, &Target::interpreter()).unwrap());
     let input = first(&read("examples/data/digits_cnn/test_data_set_0/input_0.pb"));
     let want = first(&read("examples/data/digits_cnn/test_data_set_0/output_0.pb"));
     assert_near(&run(&vm, &[input])[0], &want, "first image");
@@ -50,7 +50,7 @@ fn digits_on_the_interpreter() {
 fn light(name: &str) {
     let module =
         import_file(path(&format!("tests/data/light/{name}/model.onnx")), &ImportOptions::default()).unwrap();
-    let vm = compile_module(&module, &Target::c()).unwrap();
+    let vm = std::sync::Arc::new(compile_module(&module, &Target::c()).unwrap());
     let n = 3 * 224 * 224;
     let input: Vec<f32> = (0..n).map(|i| (f64::from(i) / f64::from(n)) as f32).collect();
     let want = read(&format!("tests/data/light/{name}/output_0.pb"));

@@ -26,7 +26,7 @@ pub(crate) const MAIN: &str = "main";
 /// A model that is ready to run.
 pub(crate) struct Model {
     /// The virtual machine with the program.
-    pub(crate) vm: Vm,
+    pub(crate) vm: Arc<Vm>,
     /// The programs of its kernels before schedules; none for an artifact.
     pub(crate) programs: IRModule,
     /// Names of the inputs in the model.
@@ -280,7 +280,7 @@ impl Model {
         let compiled = Compiled::new(module, &for_own_gpu(target))?;
         let main = compiled.io.function(MAIN).cloned().unwrap_or_default();
         let programs = compiled.programs.clone();
-        let vm = compiled.into_vm(config)?;
+        let vm = Arc::new(compiled.into_vm(config)?);
         Ok(Model { vm, programs, inputs: main.inputs, outputs: main.outputs, elements: main.elements })
     }
 
@@ -298,7 +298,7 @@ impl Model {
                 // SAFETY: the user of `tvmc` asks to run this artifact, as one runs a program.
                 #[allow(unsafe_code, reason = "see SAFETY")]
                 let vm = unsafe { Vm::linked_with_config(*exe, config).map_err(Error::file(path))? };
-                Ok(Model { vm, programs: IRModule::new(), inputs, outputs, elements })
+                Ok(Model { vm: Arc::new(vm), programs: IRModule::new(), inputs, outputs, elements })
             }
         }
     }

@@ -3,13 +3,15 @@
 //! Messages are lower case, name the function, argument or section concerned, and give the expected and the actual
 //! value. TVM counterpart: `tvm::ffi::Error` (untyped there).
 
+mod notes;
+
 use std::sync::Arc;
 
 use crate::artifact::ArtifactError;
 use crate::device::Device;
 use crate::dtype::DataType;
-use crate::launch::gpu_arch;
 use crate::vm::VerifyError;
+use notes::{archs, at, axis_note, buffer_note, dim_note, levels, message_note, one_of, quoted};
 
 /// Run-time errors.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -343,6 +345,26 @@ pub enum RuntimeError {
         /// Why, and what to do.
         message: String,
     },
+    /// A call does what a captured call cannot do again.
+    #[error("the call cannot be captured: {reason}")]
+    Capture {
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// An argument of a captured call is not of the kind, type, shape or value that it was captured with.
+    #[error(
+        "`{func}`: argument `{arg}` is {got}, the call was captured with {expected}\n  help: capture it for both"
+    )]
+    CapturedArg {
+        /// Function called.
+        func: Arc<str>,
+        /// Parameter name.
+        arg: Arc<str>,
+        /// What the call was captured with: `f32[1, 3]`.
+        expected: Arc<str>,
+        /// What was given.
+        got: Arc<str>,
+    },
     /// A kernel failed while it ran on a device: it accessed memory that it does not have, for example. This process cannot use
     /// the device any more.
     #[error(
@@ -532,51 +554,4 @@ impl RuntimeError {
     pub fn other(message: impl Into<String>) -> RuntimeError {
         RuntimeError::Other(message.into())
     }
-}
-
-fn dim_note(dim: &Option<Arc<str>>) -> String {
-    dim.as_ref().map(|dim| format!(" (= {dim})")).unwrap_or_default()
-}
-
-fn axis_note(axis: Option<i64>) -> String {
-    axis.map_or_else(|| " ".into(), |axis| format!(": axis {axis} "))
-}
-
-fn at(place: &Option<Arc<str>>) -> String {
-    place.as_ref().map_or_else(String::new, |place| format!(" (at {place})"))
-}
-
-fn buffer_note(buffer: &Option<Arc<str>>) -> String {
-    buffer.as_ref().map_or_else(|| "a buffer of the kernel".into(), |name| format!("`{name}`"))
-}
-
-fn message_note(message: &Option<Arc<str>>) -> String {
-    message.as_ref().map_or_else(String::new, |message| format!(": {message}"))
-}
-
-/// The CPU levels of a program, for an error message.
-fn levels(has: &[String]) -> String {
-    if has.is_empty() { "it was compiled for one CPU".into() } else { format!("it has {}", quoted(has)) }
-}
-
-/// The architectures of a target that adds `own` to those of `has`.
-fn archs(own: &str, has: &[String]) -> String {
-    let known = has.iter().filter(|it| it.starts_with("sm_")).map(String::as_str);
-    let mut all: Vec<&str> = known.chain([own]).collect();
-    all.sort_by_key(|it| gpu_arch(it));
-    all.join(",")
-}
-
-/// The kernels that may have caused a fault.
-fn one_of(kernels: &[Arc<str>]) -> String {
-    let names: Vec<String> = kernels.iter().map(|name| format!("`{name}`")).collect();
-    match &names[..] {
-        [] => "a kernel of this process".into(),
-        [name] => format!("the kernel {name}"),
-        names => format!("one of the kernels {}", names.join(", ")),
-    }
-}
-
-fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

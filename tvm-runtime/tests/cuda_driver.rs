@@ -15,6 +15,9 @@ use tvm_runtime::{
 /// Environment variable of the child process: what it does.
 const ROLE: &str = "TVM_TEST_FAKE_CUDA";
 
+/// Environment variable of the file to which the driver writes what it does.
+const LOG: &str = "TVM_FAKE_CUDA_LOG";
+
 /// What each child does, the options of its driver, and whether most functions of the driver are missing.
 const ROLES: &[(&str, &str, bool)] = &[
     ("works", "", false),
@@ -24,6 +27,7 @@ const ROLES: &[(&str, &str, bool)] = &[
     ("launches", "", false),
     ("launches", "pools=0", false),
     ("shares", "", false),
+    ("page-locked", "pinned=8000", false),
     ("a fault", "fault=2", false),
     ("refused", "launch=701", false),
     ("not for this GPU", "load=209", false),
@@ -38,6 +42,7 @@ fn fake_drivers() {
         Ok("too old") => refuses("the driver is too old"),
         Ok("launches") => launches(),
         Ok("shares") => shares(),
+        Ok("page-locked") => page_locked(),
         Ok("a fault") => a_fault(),
         Ok("refused") => refused(
             "`add` cannot be launched: cuda:0: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (fake error): it has [1, 1, 1] blocks of [4, 1, 1] threads and 0 bytes of shared memory that the launch gives\n  help: smaller blocks",
@@ -62,6 +67,7 @@ fn run_with((role, options, old): (&str, &str, bool)) {
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", "fake_drivers", "--nocapture"]);
     test.env(ROLE, role).env("TVM_FAKE_CUDA", options).env("LD_LIBRARY_PATH", dir.path());
+    test.env(LOG, dir.path().join("log"));
     let status = test.status().unwrap();
     assert!(status.success(), "{role} with {options}");
 }
@@ -106,6 +112,8 @@ fn refuses(expected: &str) {
     assert!(matches!(err, RuntimeError::DeviceFailure { .. }));
     assert!(err.to_string().contains(expected), "{err}");
     assert!(Tensor::empty(&[3], DataType::I64, Device::cuda(0)).is_err());
+    assert!(Tensor::empty_pinned(&[3], DataType::I64, Device::cuda(0)).is_err());
+    assert!(!Tensor::empty_pinned(&[3], DataType::I64, Device::best()).unwrap().storage().is_pinned());
     let err = add().call(1.0, &mut [0.0f32; 4]).unwrap_err();
     assert!(err.to_string().contains(expected), "{err}");
 }
@@ -207,6 +215,56 @@ fn shares() {
     let expected = "`add` cannot be launched: cuda:0: CUDA_ERROR_INVALID_VALUE (fake error): it has [1, 1, 1] blocks of [4, 1, 1] threads";
     assert!(err.to_string().contains(expected), "{err}");
     assert!(err.to_string().contains("and 233472 bytes of shared memory that the launch gives"), "{err}");
+}
+
+/// Page-locked memory of the host: that of a tensor as any other.
+fn page_locked() {
+    let lines = |what: &str| {
+        let text = std::fs::read_to_string(std::env::var(LOG).unwrap()).unwrap_or_default();
+        text.lines().filter(|line| line.split(' ').next() == Some(what)).count()
+    };
+    let gpu = Device::cuda(0);
+    let mut x = Tensor::empty_pinned(&[10, 100], DataType::F32, gpu).unwrap();
+    assert!(x.storage().is_pinned() && x.device() == Device::cpu());
+    assert_eq!(x.as_slice::<f32>().unwrap(), [0.0; 1000]);
+    let data: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+    x.as_mut_slice::<f32>().unwrap().copy_from_slice(&data);
+    let (before, there) = (x.data_ptr(), x.to_device(gpu).unwrap());
+    assert_eq!(x.data_ptr(), before, "writing made no copy");
+    assert_eq!(there.to_device(Device::cpu()).unwrap(), x);
+    // A kernel reads it and writes to it as to other memory of the host.
+    let mut y = Tensor::empty_pinned(&[4], DataType::F32, gpu).unwrap();
+    add().call(1.5, &mut y).unwrap();
+    assert_eq!(y.as_slice::<f32>().unwrap(), [1.5; 4]);
+    assert!(y.storage().is_pinned());
+    // Views keep it, and it is freed once.
+    let view = x.reshape(&[1000]).unwrap();
+    drop(x);
+    assert_eq!((view.as_slice::<f32>().unwrap(), lines("pin"), lines("unpin")), (&data[..], 2, 0));
+    // To other frameworks it is a device of its own, and back it is the host.
+    let managed = view.to_dlpack();
+    // SAFETY: the struct was just exported, and is imported once.
+    let back = unsafe {
+        assert_eq!((*managed.as_ptr()).dl_tensor.device.kind, 3);
+        Tensor::from_dlpack(managed).unwrap()
+    };
+    assert_eq!((back.device(), back.as_slice::<f32>().unwrap()), (Device::cpu(), &data[..]));
+    assert_eq!(lines("unpin"), 0);
+    let err = Tensor::empty_pinned(&[2000], DataType::F32, gpu).unwrap_err();
+    assert_eq!(err.to_string(), "out of memory: cannot allocate 8000 bytes on cpu:0");
+    assert!(matches!(err, RuntimeError::OutOfMemory { bytes: 8000, device } if device == Device::cpu()));
+    drop((back, y));
+    assert_eq!(lines("unpin"), 2);
+    Tensor::empty_pinned(&[2000], DataType::F32, gpu).unwrap();
+    // Nothing is locked for no elements, nor for the host.
+    for (shape, device) in [([0, 3], gpu), ([2, 3], Device::cpu()), ([2, 3], Device::virtual_cpu(1))] {
+        let tensor = Tensor::empty_pinned(&shape, DataType::F32, device).unwrap();
+        assert!(!tensor.storage().is_pinned() && tensor.device() == Device::cpu());
+    }
+    assert_eq!((lines("pin"), lines("unpin")), (3, 3));
+    assert!(matches!(Tensor::empty_pinned(&[-1], DataType::F32, gpu), Err(RuntimeError::BadShape { .. })));
+    let err = Tensor::empty_pinned(&[1], DataType::F32, Device::cuda(7)).unwrap_err();
+    assert!(matches!(err, RuntimeError::DeviceFailure { .. }), "{err}");
 }
 
 fn a_fault() {

@@ -1,4 +1,4 @@
-// A CUDA driver whose one device is host memory, for machines without a GPU.
+// A CUDA driver whose devices are host memory, for machines without a GPU. They share one queue of work.
 //
 // Kernels are those of a shared library: an image is such a library, which has for each kernel NAME the function
 // tvm_emulated_NAME(values, extents) and the number tvm_emulated_params_NAME. Work is done as late as the driver may do it:
@@ -7,7 +7,9 @@
 // Options are in the environment variable TVM_FAKE_CUDA, as "name=number" separated by spaces: init (result of cuInit), memory
 // (bytes of the device), pools (0: no allocation in streams), load (result of cuModuleLoadData), launch (result of
 // cuLaunchKernel), version (of the driver), major
-// and minor (of the compute capability), fault (number of the launch, from 1, that accesses memory that it does not have).
+// and minor (of the compute capability), devices (their number), major1 and minor1 (of the second one), fault (number of the launch, from 1, that accesses memory that it does not have), graph
+// (result of cuGraphInstantiateWithFlags), watch (1: writes to memory that was freed abort the process; slow), pinned (bytes of
+// memory of the host that may be page-locked).
 // TVM_FAKE_CUDA_LOG names a file to which each launch, load, copy and allocation adds a line.
 //
 // -DOLD leaves out most functions.
@@ -79,6 +81,9 @@ static void check(const struct memory *it) {
     }
 }
 
+/* What was freed, with option `watch`. */
+static struct memory *freed;
+
 static void release(ptr at) {
   for (struct memory **it = &memories; *it; it = &(*it)->next) {
     struct memory *found = *it;
@@ -86,12 +91,26 @@ static void release(ptr at) {
     check(found);
     *it = found->next;
     memset(found->base, FREE, found->len + 2 * GUARD);
+    if (option("watch", 0)) {
+      found->next = freed;
+      freed = found;
+      return;
+    }
     free(found->base);
     free(found);
     return;
   }
   fprintf(stderr, "fake driver: a free of memory that is not allocated\n");
   abort();
+}
+
+static void check_freed(void) {
+  for (const struct memory *it = freed; it; it = it->next)
+    for (size_t i = 0; i < it->len + 2 * GUARD; ++i)
+      if (it->base[i] != FREE) {
+        fprintf(stderr, "fake driver: a write to %zu bytes that were freed\n", it->len);
+        abort();
+      }
 }
 
 /* The bytes of an allocation are free as soon as the free is in the stream: what is allocated later comes after it there. */
@@ -112,13 +131,15 @@ struct function {
 enum { MAX_PARAMS = 64 };
 struct task {
   struct task *next;
-  enum { LAUNCH, RELEASE, SET, COPY, CRASH } kind;
+  /* DONE ends the work of a graph. */
+  enum { LAUNCH, RELEASE, SET, COPY, CRASH, DONE } kind;
   struct function *function;
   uint32_t extents[7];
   uint64_t values[MAX_PARAMS];
   ptr to, from;
   size_t len;
   int byte;
+  struct exec *exec;
 };
 static struct task *first, **last = &first;
 static int fault;
@@ -131,6 +152,10 @@ static struct task *queue(int kind) {
   last = &it->next;
   return it;
 }
+
+/* Graphs: lists of tasks, each of which comes after the one before. */
+struct graph { struct task *first, *last; };
+struct exec { struct task *first; int pending; };
 
 /* Does everything that is queued; the fault, if there is one. */
 static int finish(void) {
@@ -147,8 +172,10 @@ static int finish(void) {
         case SET: memset((void *)it->to, it->byte, it->len); break;
         case COPY: memcpy((void *)it->to, (void *)it->from, it->len); break;
         case CRASH: fault = ILLEGAL_ADDRESS; break;
+        case DONE: --it->exec->pending; break;
       }
       for (struct memory *memory = memories; memory; memory = memory->next) check(memory);
+      check_freed();
     }
     free(it);
   }
@@ -160,20 +187,25 @@ int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = &used; return o
 int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
   return pool == &used && attribute == 4 && *(uint64_t *)value == UINT64_MAX ? 0 : INVALID_VALUE;
 }
-int cuDeviceGet(int *device, int i) { *device = i; return i == 0 ? 0 : INVALID_DEVICE; }
-int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+static long devices(void) { return option("devices", 1); }
+int cuDeviceGet(int *device, int i) { *device = i; return i >= 0 && i < devices() ? 0 : INVALID_DEVICE; }
+int cuDeviceGetCount(int *count) { *count = devices(); return 0; }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   switch (attribute) {
     case 16: *value = 132; return 0;
-    case 75: *value = option("major", 9); return 0;
-    case 76: *value = option("minor", 0); return 0;
+    case 75: *value = option(device ? "major1" : "major", 9); return 0;
+    case 76: *value = option(device ? "minor1" : "minor", 0); return 0;
     case 115: *value = option("pools", 1); return 0;
     default: *value = 0; return 0;
   }
 }
 int cuDeviceGetName(char *name, int len, int device) { strncpy(name, "Fake GPU", len); return 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = option("memory", 1 << 30); return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &memories; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+  *context = (char *)&memories + device;
+  note("context", "", device);
+  return 0;
+}
 int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return fault; }
 int cuCtxGetCurrent(void **context) { *context = current; return fault; }
@@ -226,6 +258,33 @@ int cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t len, void *stream) {
   enter();
   struct task *it = queue(COPY);
   it->to = to, it->from = from, it->len = len;
+  return leave(fault);
+}
+
+/* Memory of the host: the page-locked bytes are behind a page that has their number. */
+enum { PAGE = 4096 };
+static size_t pinned;
+int cuMemHostAlloc(void **at, size_t len, unsigned flags) {
+  enter();
+  if (!current || fault) return leave(fault ? fault : 201);
+  if (flags != 1 || len == 0) return leave(INVALID_VALUE);
+  if (len > (size_t)option("pinned", 1 << 30) - pinned) return leave(OUT_OF_MEMORY);
+  uint8_t *base = aligned_alloc(PAGE, (len + 2 * PAGE - 1) / PAGE * PAGE);
+  memset(base, FILL, len + PAGE);
+  *(size_t *)base = len;
+  pinned += len;
+  *at = base + PAGE;
+  note("pin", "", len);
+  return leave(0);
+}
+int cuMemFreeHost(void *at) {
+  enter();
+  uint8_t *base = (uint8_t *)at - PAGE;
+  size_t len = *(size_t *)base;
+  pinned -= len;
+  note("unpin", "", len);
+  memset(base, FREE, len + PAGE);
+  free(base);
   return leave(fault);
 }
 
@@ -300,5 +359,99 @@ int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned
   memcpy(it->extents, extents, sizeof extents);
   for (int i = 0; i < function->params; ++i) memcpy(&it->values[i], params[i], 8);
   return leave(0);
+}
+
+int cuStreamSynchronize(void *stream) { enter(); return leave(finish()); }
+
+int cuGraphCreate(struct graph **graph, unsigned flags) {
+  *graph = calloc(1, sizeof **graph);
+  return flags || !current ? INVALID_VALUE : fault;
+}
+/* A node after the last one of the graph. */
+static struct task *add(struct graph *graph, int kind, struct task **before, size_t count) {
+  if (count != (graph->last != NULL) || (count && before[0] != graph->last)) return NULL;
+  struct task *it = calloc(1, sizeof *it);
+  it->kind = kind;
+  *(graph->last ? &graph->last->next : &graph->first) = it;
+  return graph->last = it;
+}
+struct kernel_node { struct function *function; uint32_t extents[7]; void **params, **extra, *kernel, *context; };
+int cuGraphAddKernelNode_v2(struct task **node, struct graph *graph, struct task **before, size_t count,
+                            const struct kernel_node *it) {
+  if (!it->function || it->extra || it->kernel) return INVALID_VALUE;
+  for (int i = 0; i < 6; ++i)
+    if (it->extents[i] == 0) return INVALID_VALUE;
+  if (it->extents[6] > (it->function->shared ? it->function->shared : 48 << 10)) return INVALID_VALUE;
+  *node = add(graph, LAUNCH, before, count);
+  if (!*node) return INVALID_VALUE;
+  (*node)->function = it->function;
+  memcpy((*node)->extents, it->extents, sizeof it->extents);
+  for (int i = 0; i < it->function->params; ++i) memcpy(&(*node)->values[i], it->params[i], 8);
+  return fault;
+}
+/* A side of a copy: where it begins, its kind, and its address on the host or on the device. */
+struct side { size_t x, y, z, level; unsigned kind; const void *host; ptr device; void *array, *reserved; size_t pitch, height; };
+struct copy_node { struct side from, to; size_t width, height, depth; };
+int cuGraphAddMemcpyNode(struct task **node, struct graph *graph, struct task **before, size_t count,
+                         const struct copy_node *it, void *context) {
+  enum { DEVICE = 2 };
+  if (it->from.kind != DEVICE || it->to.kind != DEVICE || it->height != 1 || it->depth != 1) return INVALID_VALUE;
+  if (!it->width || context != current) return INVALID_VALUE;
+  *node = add(graph, COPY, before, count);
+  if (!*node) return INVALID_VALUE;
+  (*node)->to = it->to.device, (*node)->from = it->from.device, (*node)->len = it->width;
+  return fault;
+}
+static void free_tasks(struct task *it) {
+  for (struct task *next; it; it = next) {
+    next = it->next;
+    memset(it, FREE, sizeof *it);
+    free(it);
+  }
+}
+int cuGraphInstantiateWithFlags(struct exec **exec, struct graph *graph, unsigned long long flags) {
+  long refused = option("graph", 0), count = 0;
+  if (refused || flags) return refused ? refused : INVALID_VALUE;
+  *exec = calloc(1, sizeof **exec);
+  struct task **end = &(*exec)->first;
+  for (struct task *it = graph->first; it; it = it->next, ++count) {
+    *end = malloc(sizeof *it);
+    **end = *it;
+    (*end)->next = NULL;
+    end = &(*end)->next;
+  }
+  note("instantiate", "", count);
+  return fault;
+}
+int cuGraphDestroy(struct graph *graph) {
+  free_tasks(graph->first);
+  free(graph);
+  return fault;
+}
+int cuGraphLaunch(struct exec *exec, void *stream) {
+  enter();
+  if (fault || !stream) return leave(fault ? fault : INVALID_VALUE);
+  long count = 0;
+  for (struct task *it = exec->first; it; it = it->next, ++count) {
+    struct task *own = queue(it->kind), *next = own->next;
+    *own = *it;
+    own->next = next;
+    if (it->kind == LAUNCH && ++launches == option("fault", 0)) own->kind = CRASH;
+  }
+  queue(DONE)->exec = exec;
+  ++exec->pending;
+  note("graph", "", count);
+  return leave(0);
+}
+int cuGraphExecDestroy(struct exec *exec) {
+  enter();
+  if (exec->pending) {
+    fprintf(stderr, "fake driver: a graph is destroyed while it runs\n");
+    abort();
+  }
+  note("destroy", "", 0);
+  free_tasks(exec->first);
+  free(exec);
+  return leave(fault);
 }
 #endif

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
             let outcome = pool.measure(row, &cases);
             if !args.json {
                 out::line(contestants(&outcome));
-                if let Some(host) = outcome.host {
+                if let Some(host) = &outcome.host {
                     out::line(format_args!("    {host}"));
                 }
             }
@@ -112,8 +112,12 @@ fn as_json(report: &Comparison) -> Json {
     let limits = |it: &Limits| json!({"threads": it.threads, "fma_gflops": it.fma, "read_gbs": it.read, "copy_gbs": it.copy});
     let entry = |outcome: &Measured, it: &Entry| {
         let mut row = json!({"work": outcome.row.name, "threads": outcome.threads, "program": it.label});
-        if let Some(host) = outcome.host.filter(|_| it.side == Side::Ours) {
+        if let Some(host) = outcome.host.as_ref().filter(|_| it.side == Side::Ours) {
             row["host_s"] = json!({"call": host.call, "driver": host.driver});
+            row["captured"] = match &host.captured {
+                Ok(it) => json!({"call_s": it.call, "host_s": it.host}),
+                Err(message) => json!({"error": message}),
+            };
         }
         match &it.times {
             Ok(times) => {

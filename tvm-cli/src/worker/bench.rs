@@ -3,6 +3,7 @@
 //! - `{"op":"load","case":{"onnx":…,"onnx_inputs":[{"name","dtype","shape","file"}…]}}` → `{"ok":true,"load_s":…}`
 //! - `{"op":"run","secs":0.2,"min":2,"max":9999}` → `{"ok":true,"times":[s, …]}`
 //! - `{"op":"host"}` → `{"ok":true,"call_s":…,"driver_s":…}`: for a GPU, what a call costs the host, and its launches by the driver alone
+//! - `{"op":"captured"}` → `{"ok":true,"call_s":…,"host_s":…}`: for a GPU, the time of a captured call, and what it costs the host
 //! - `{"op":"out","path":"o.bin"}` → `{"ok":true,"shape":[…]}`, raw little-endian `f32`
 //! - `{"op":"quit"}`
 //!
@@ -67,6 +68,7 @@ pub(crate) fn serve(target: &Target) {
             }
             "run" => loaded(&mut case).and_then(|case| time(case, &request)),
             "host" => loaded(&mut case).and_then(host),
+            "captured" => loaded(&mut case).and_then(captured),
             "out" => loaded(&mut case).and_then(|case| output(case, &request)),
             _ => Err(Error::failed(format!("unknown op `{op}`"))),
         };
@@ -229,31 +231,54 @@ fn host(case: &mut Case) -> Result<Json, Error> {
     if case.device == Device::cpu() {
         return Err(Error::failed("calls on the CPU have no other cost than their time"));
     }
-    let mut seconds = |times: u32| -> Result<f64, Error> {
-        let mut all = Vec::new();
-        for _ in 0..100 {
-            case.device.synchronize()?;
-            let (device, start) = (case.device, Instant::now());
-            device.repeat_launches(times, || case.run())?;
-            all.push(start.elapsed().as_secs_f64());
-        }
-        all.sort_by(f64::total_cmp);
-        Ok(all[all.len() / 2])
-    };
+    let device = case.device;
+    let mut seconds = |times: u32| of_host(device, 1, || device.repeat_launches(times, || case.run()));
     seconds(1)?;
     let (once, often) = (seconds(1)?, seconds(REPEATS)?);
     let driver = (often - once) / f64::from(REPEATS - 1);
     // Calls that follow each other, as many as a GPU keeps.
-    let mut calls = Vec::new();
-    for _ in 0..100 {
-        case.device.synchronize()?;
-        let start = Instant::now();
-        (0..REPEATS).try_for_each(|_| case.run())?;
-        calls.push(start.elapsed().as_secs_f64() / f64::from(REPEATS));
-    }
-    calls.sort_by(f64::total_cmp);
-    Ok(json!({"ok": true, "call_s": calls[calls.len() / 2], "driver_s": driver}))
+    let call = of_host(device, REPEATS, || case.run())?;
+    Ok(json!({"ok": true, "call_s": call, "driver_s": driver}))
 }
+
+/// The time of the host for one of so many calls that follow each other, while the device has nothing else to do.
+fn of_host(
+    device: Device,
+    calls: u32,
+    mut call: impl FnMut() -> Result<(), RuntimeError>,
+) -> Result<f64, Error> {
+    let mut all = Vec::new();
+    for _ in 0..100 {
+        device.synchronize()?;
+        let start = Instant::now();
+        (0..calls).try_for_each(|_| call())?;
+        all.push(start.elapsed().as_secs_f64() / f64::from(calls));
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all[all.len() / 2])
+}
+
+/// The time of a captured call by the clock of the GPU, of calls that follow each other, and what it costs the host.
+fn captured(case: &mut Case) -> Result<Json, Error> {
+    if case.device == Device::cpu() {
+        return Err(Error::failed("calls on the CPU are not captured"));
+    }
+    let (device, args) = (case.device, &case.args);
+    let mut call = case.model.vm.capture(MAIN, args)?;
+    let mut run = || call.run(args).map(drop);
+    run()?;
+    let mut times = Vec::new();
+    for _ in 0..21 {
+        let group = device.timed(|| (0..CAPTURED).try_for_each(|_| run()))?;
+        times.push(group.as_secs_f64() / f64::from(CAPTURED));
+    }
+    times.sort_by(f64::total_cmp);
+    let host = of_host(device, REPEATS, run)?;
+    Ok(json!({"ok": true, "call_s": times[times.len() / 2], "host_s": host}))
+}
+
+/// How many captured calls follow each other.
+const CAPTURED: u32 = 50;
 
 fn output(case: &mut Case, request: &Json) -> Result<Json, Error> {
     case.run()?;

@@ -7,6 +7,7 @@
 
 mod arg;
 mod dps;
+mod replay;
 mod values;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::kernel::{Backend, Kernel, KernelSig, ParamKind, ParamSig};
 use crate::thread_pool::ThreadPool;
 
 pub use arg::{AsInput, AsOutput};
+pub(crate) use replay::Replay;
 
 /// Where kernels other than those of a GPU have their tensors.
 const HOST: DLDevice = DLTensor::NULL.device;

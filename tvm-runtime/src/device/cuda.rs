@@ -13,11 +13,15 @@
 mod code;
 mod event;
 mod gpu;
+mod graph;
 mod memory;
+mod pinned;
 
 pub(crate) use code::LoadedCode;
+pub(crate) use graph::{Graph, record, records, unrecorded};
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
+pub(crate) use pinned::PinnedMemory;
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -50,6 +54,12 @@ pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeErro
             units: usize::try_from(units).unwrap_or_default(),
         })
     })
+}
+
+pub(super) fn capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    let all = gpu::capabilities()?;
+    // The error says why there is none.
+    if all.is_empty() { properties(Device::cuda(0)).map(|_| all) } else { Ok(all) }
 }
 
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {

@@ -1,5 +1,6 @@
 //! CUDA devices in a build without the feature `cuda`: none exists, and using one is an error that names the feature.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Device, DeviceProperties};
@@ -16,6 +17,10 @@ pub(super) fn probe(device: Device) -> Result<(), RuntimeError> {
 
 pub(super) fn properties(device: Device) -> Result<DeviceProperties, RuntimeError> {
     unsupported(device)
+}
+
+pub(super) fn capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    unsupported(Device::cuda(0))
 }
 
 pub(super) fn synchronize(device: Device) -> Result<(), RuntimeError> {
@@ -52,12 +57,49 @@ impl LoadedCode {
     /// # Safety
     /// None: there is no such code.
     pub(crate) unsafe fn launch(
-        &self,
+        self: &Arc<Self>,
         _name: &str,
         _symbol: usize,
         _launch: ([u32; 3], [u32; 3], u32),
         _values: &[u64],
     ) -> Result<(), RuntimeError> {
+        match **self {}
+    }
+}
+
+pub(crate) fn record<R>(
+    device: Device,
+    _run: impl FnOnce() -> Result<R, RuntimeError>,
+) -> Result<(R, Recording), RuntimeError> {
+    unsupported(device)
+}
+
+pub(crate) fn unrecorded<R>(run: impl FnOnce() -> R) -> R {
+    run()
+}
+
+pub(crate) fn records(_device: Device) -> Result<bool, RuntimeError> {
+    Ok(false)
+}
+
+/// Recorded work; uninhabited in this build.
+pub(crate) enum Recording {}
+
+/// Recorded work that is done again; uninhabited in this build.
+pub(crate) enum Graph {}
+
+impl Graph {
+    pub(crate) fn new(recording: Recording) -> Result<Graph, RuntimeError> {
+        match recording {}
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match *self {}
+    }
+
+    /// # Safety
+    /// None: there is no such graph.
+    pub(crate) unsafe fn launch(&mut self) -> Result<(), RuntimeError> {
         match *self {}
     }
 }
@@ -67,6 +109,19 @@ pub(crate) enum Scratch {}
 
 impl Scratch {
     pub(crate) fn address(&self) -> u64 {
+        match *self {}
+    }
+}
+
+/// Page-locked memory of the host; uninhabited in this build.
+pub(crate) enum PinnedMemory {}
+
+impl PinnedMemory {
+    pub(crate) fn alloc(device: Device, _len: usize) -> Result<Option<PinnedMemory>, RuntimeError> {
+        unsupported(device)
+    }
+
+    pub(crate) fn as_ptr(&self) -> std::ptr::NonNull<u8> {
         match *self {}
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RuntimeError;
 
 pub(crate) use buffer::DeviceBuffer;
-pub(crate) use cuda::{LoadedCode, RawMemory};
+pub(crate) use cuda::{Graph, LoadedCode, PinnedMemory, RawMemory, record, records, unrecorded};
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -147,6 +147,14 @@ impl Device {
     pub fn all_cuda() -> Vec<Device> {
         (0..).map(Device::cuda).take_while(|device| device.exists()).collect()
     }
+}
+
+/// The compute capability of each GPU of this machine, in their order. None of them is opened for it.
+///
+/// # Errors
+/// When there is none, or the driver or the feature is missing.
+pub(crate) fn gpu_capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    cuda::capabilities()
 }
 
 /// The text is not the name of a device.

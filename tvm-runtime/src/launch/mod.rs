@@ -18,4 +18,5 @@ pub(crate) use arch::{choose_code, gpu_arch};
 pub use host::{HostInstr, HostParam, HostProgram, HostQuery, HostReg};
 pub use number::{HostOp, float_to_int, wide_int, wrap_int};
 pub use plan::{Argument, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step};
+pub(crate) use program::Choice;
 pub use program::{CodeFormat, DeviceImage, DeviceProgram};

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::plans::Plans;
 use super::{Argument, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step};
 use crate::abi::{DLTensor, KernelArg};
-use crate::device::{Device, DeviceKind, LoadedCode, RawMemory};
+use crate::device::{Device, DeviceKind, LoadedCode, RawMemory, records};
 use crate::error::RuntimeError;
 use crate::kernel::{KernelSig, ParamKind, ParamSig};
 use crate::tensor::{byte_size, is_compact};
@@ -91,6 +91,17 @@ type Plan = dyn Fn(&[LaunchArg<'_>]) -> Result<LaunchPlan, LaunchError> + Send +
 
 /// A tensor program whose kernels run on a device of the kind [`DeviceKind::Cuda`].
 pub struct DeviceProgram {
+    /// One for each code that a GPU of this machine takes; at least one.
+    versions: Vec<Version>,
+    /// Which version each GPU takes, by its ordinal; all others take the first.
+    choice: Arc<[Choice]>,
+}
+
+/// The number of the code that a GPU takes, or why there is none for it.
+pub(crate) type Choice = Result<usize, RuntimeError>;
+
+/// A program in one code.
+struct Version {
     image: Arc<DeviceImage>,
     kernels: Vec<usize>,
     failures: Arc<[KernelFailure]>,
@@ -116,16 +127,51 @@ impl DeviceProgram {
         failures: Arc<[KernelFailure]>,
         plan: impl Fn(&[LaunchArg<'_>]) -> Result<LaunchPlan, LaunchError> + Send + Sync + 'static,
     ) -> DeviceProgram {
-        DeviceProgram { image, kernels, failures, plan: Box::new(plan), plans: Plans::default() }
+        let version = Version { image, kernels, failures, plan: Box::new(plan), plans: Plans::default() };
+        DeviceProgram { versions: vec![version], choice: Arc::new([]) }
     }
 
-    /// The code.
+    /// The same program for all GPUs of the machine: the one of `programs` that `choice` names. `None` if there is none.
+    pub(crate) fn for_all(
+        programs: impl IntoIterator<Item = DeviceProgram>,
+        choice: Arc<[Choice]>,
+    ) -> Option<DeviceProgram> {
+        let versions: Vec<Version> = programs.into_iter().flat_map(|it| it.versions).collect();
+        (!versions.is_empty()).then_some(DeviceProgram { versions, choice })
+    }
+
+    /// The code for the device of calls whose tensors are all on the host.
     pub fn image(&self) -> &Arc<DeviceImage> {
-        &self.image
+        let version = self.version(self.home()).unwrap_or(&self.versions[0]);
+        &version.image
     }
 
-    /// Calls the program. Tensors on the host are copied to the device, which is that of the other tensors or the first one,
-    /// and outputs are copied back. If all tensors are on the device, the call may return before the kernels have ended.
+    /// The code for `device`.
+    ///
+    /// # Errors
+    /// When the program has none for it.
+    pub fn image_on(&self, device: Device) -> Result<&Arc<DeviceImage>, RuntimeError> {
+        self.version(device).map(|it| &it.image)
+    }
+
+    /// The first GPU that there is code for.
+    fn home(&self) -> Device {
+        let first = self.choice.iter().position(Result::is_ok).unwrap_or_default();
+        Device::cuda(i32::try_from(first).unwrap_or_default())
+    }
+
+    fn version(&self, device: Device) -> Result<&Version, RuntimeError> {
+        let choice = usize::try_from(device.id).ok().and_then(|id| self.choice.get(id));
+        let number = match choice {
+            None => 0,
+            Some(Ok(number)) => *number,
+            Some(Err(err)) => return Err(err.clone()),
+        };
+        Ok(self.versions.get(number).unwrap_or(&self.versions[0]))
+    }
+
+    /// Calls the program. Tensors on the host are copied to the device, which is that of the other tensors or the first one that there
+    /// is code for, and outputs are copied back. If all tensors are on the device, the call may return before the kernels have ended.
     ///
     /// # Safety
     /// As for [`Kernel::call_raw`](crate::Kernel::call_raw).
@@ -151,14 +197,18 @@ impl DeviceProgram {
             operands.push(operand);
             args.push(arg);
         }
-        let plan = self.plans.get(&args, &*self.plan).map_err(|err| err.error(sig))?;
+        let device = device.unwrap_or_else(|| self.home());
+        let version = self.version(device)?;
+        let plan = version.plans.get(&args, &*version.plan).map_err(|err| err.error(sig))?;
         if plan.steps.is_empty() {
             return Ok(());
         }
         // SAFETY: the operands are the valid tensors of the caller.
-        unsafe { self.run(sig, &plan, &operands, device.unwrap_or(Device::cuda(0))) }
+        unsafe { version.run(sig, &plan, &operands, device) }
     }
+}
 
+impl Version {
     /// # Safety
     /// The tensors of `operands` are valid for this call: readable, and those that are written are writable.
     unsafe fn run(
@@ -198,6 +248,14 @@ impl DeviceProgram {
         let is_failure = |it: &Argument| matches!(it, Argument::Failure);
         let checked = plan.steps.iter().any(|Step::Launch { args, .. }| args.iter().any(is_failure));
         let mut record = None;
+        if checked && records(device)? {
+            let reason = format!(
+                "the host waits for the checks in the kernel `{}`\n  help: a kernel has none where indices are proven to be in bounds; \
+                 otherwise call it without capturing it",
+                sig.name
+            );
+            return Err(RuntimeError::Capture { reason });
+        }
         if checked {
             let memory = RawMemory::alloc(device, RECORD)?;
             memory.copy_from_host(0, &[0; RECORD])?;
@@ -308,6 +366,6 @@ unsafe fn operand<'a>(
 
 impl fmt::Debug for DeviceProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeviceProgram({:?})", self.image)
+        f.debug_list().entries(self.versions.iter().map(|it| &it.image)).finish()
     }
 }

@@ -6,17 +6,22 @@ use std::sync::Arc;
 
 use crate::abi::kernel_symbol;
 use crate::artifact::GpuUnit;
-use crate::device::Device;
+use crate::device::{Device, gpu_capabilities};
 use crate::error::RuntimeError;
 use crate::kernel::{Kernel, KernelSig};
 use crate::launch::{
-    CodeFormat, DeviceImage, DeviceProgram, HostProgram, KernelFailure, LaunchArg, choose_code,
+    Choice, CodeFormat, DeviceImage, DeviceProgram, HostProgram, KernelFailure, LaunchArg, choose_code,
 };
 use crate::vm::{CodeObject, Executable, ObjectKind};
 
-/// The programs of an executable for one GPU.
+/// The programs of an executable for the GPUs of this machine.
 #[derive(Default)]
-pub(super) struct GpuPrograms(BTreeMap<String, Program>);
+pub(super) struct GpuPrograms {
+    /// For each code that one of them takes, by name.
+    codes: Vec<BTreeMap<String, Program>>,
+    /// The number of the code that each of them takes.
+    choice: Arc<[Choice]>,
+}
 
 struct Program {
     image: Arc<DeviceImage>,
@@ -48,54 +53,75 @@ impl Executable {
         names
     }
 
-    /// The programs for the first GPU of this machine; none if the executable has no kernels for GPUs.
+    /// The programs for the GPUs of this machine, in the code that suits each of them best; none if the executable has no kernels for
+    /// GPUs.
     ///
     /// # Errors
-    /// When there is no GPU, or no code for it, or an object is malformed.
+    /// When there is no GPU, or no code for any of them, or an object is malformed.
     pub(super) fn gpu_programs(&self) -> Result<GpuPrograms, RuntimeError> {
-        let mut programs = GpuPrograms::default();
         let all = || self.objects.iter().filter_map(code_of);
         if all().next().is_none() {
-            return Ok(programs);
+            return Ok(GpuPrograms::default());
         }
-        let device = Device::cuda(0);
-        let own = device.properties()?.compute_capability.unwrap_or_default();
-        let Some(chosen) = choose_code(own, all()) else {
-            return Err(RuntimeError::GpuArch {
-                device,
-                own: format!("sm_{}{}", own.0, own.1),
-                has: self.gpu_archs(),
+        let (mut chosen, mut choice) = (Vec::new(), Vec::new());
+        for (id, own) in (0..).zip(gpu_capabilities()?) {
+            choice.push(match choose_code(own, all()) {
+                Some(code) => Ok(chosen.iter().position(|it| *it == code).unwrap_or_else(|| {
+                    chosen.push(code);
+                    chosen.len() - 1
+                })),
+                None => Err(RuntimeError::GpuArch {
+                    device: Device::cuda(id),
+                    own: format!("sm_{}{}", own.0, own.1),
+                    has: self.gpu_archs(),
+                }),
             });
-        };
-        for object in self.objects.iter().filter(|it| code_of(it) == Some(chosen)) {
-            programs.add(object, chosen)?;
         }
-        Ok(programs)
+        if let (true, Some(Err(err))) = (chosen.is_empty(), choice.first()) {
+            return Err(err.clone());
+        }
+        let code = |code: &(&str, CodeFormat)| {
+            let mut programs = BTreeMap::new();
+            let objects = self.objects.iter().filter(|it| code_of(it) == Some(*code));
+            objects.into_iter().try_for_each(|it| add(&mut programs, it, *code)).map(|()| programs)
+        };
+        let codes = chosen.iter().map(code).collect::<Result<_, _>>()?;
+        Ok(GpuPrograms { codes, choice: choice.into() })
     }
 }
 
-impl GpuPrograms {
-    fn add(&mut self, object: &CodeObject, (arch, format): (&str, CodeFormat)) -> Result<(), RuntimeError> {
-        let Some(unit) = GpuUnit::of_object(object)? else { return Ok(()) };
-        let image = Arc::new(DeviceImage::new(format, arch, unit.code.to_vec(), unit.symbols));
-        let failures: Arc<[KernelFailure]> = unit.failures.into();
-        for program in unit.programs {
-            let kernels = program.kernels.iter().map(|it| *it as usize).collect();
-            let (image, failures, host) = (image.clone(), failures.clone(), Arc::new(program.host));
-            self.0.entry(program.symbol).or_insert(Program { image, kernels, failures, host });
-        }
-        Ok(())
+/// Adds the programs of a unit of code.
+fn add(
+    programs: &mut BTreeMap<String, Program>,
+    object: &CodeObject,
+    (arch, format): (&str, CodeFormat),
+) -> Result<(), RuntimeError> {
+    let Some(unit) = GpuUnit::of_object(object)? else { return Ok(()) };
+    let image = Arc::new(DeviceImage::new(format, arch, unit.code.to_vec(), unit.symbols));
+    let failures: Arc<[KernelFailure]> = unit.failures.into();
+    for program in unit.programs {
+        let kernels = program.kernels.iter().map(|it| *it as usize).collect();
+        let (image, failures, host) = (image.clone(), failures.clone(), Arc::new(program.host));
+        programs.entry(program.symbol).or_insert(Program { image, kernels, failures, host });
     }
+    Ok(())
+}
 
+impl GpuPrograms {
     /// The kernel of the signature `sig`.
     ///
     /// # Safety
     /// The program does what the signature says: see [`Kernel::device`].
     pub(super) unsafe fn kernel(&self, sig: &KernelSig) -> Option<Kernel> {
-        let Program { image, kernels, failures, host } = self.0.get(&kernel_symbol(&sig.name))?;
-        let host = host.clone();
-        let plan = move |args: &[LaunchArg<'_>]| host.plan(args);
-        let program = DeviceProgram::new(image.clone(), kernels.clone(), failures.clone(), plan);
+        let symbol = kernel_symbol(&sig.name);
+        let program = |programs: &BTreeMap<String, Program>| {
+            let Program { image, kernels, failures, host } = programs.get(&symbol)?;
+            let host = host.clone();
+            let plan = move |args: &[LaunchArg<'_>]| host.plan(args);
+            Some(DeviceProgram::new(image.clone(), kernels.clone(), failures.clone(), plan))
+        };
+        let programs = self.codes.iter().map(program).collect::<Option<Vec<_>>>()?;
+        let program = DeviceProgram::for_all(programs, self.choice.clone())?;
         // SAFETY: promised by the caller.
         Some(unsafe { Kernel::device(sig.clone(), program) })
     }

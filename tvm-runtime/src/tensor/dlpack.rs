@@ -9,8 +9,8 @@ use std::ffi::c_void;
 use std::ptr::{NonNull, addr_of};
 
 use super::{Storage, Tensor, checked_size};
-use crate::abi::DLTensor;
-use crate::device::{Device, DeviceKind};
+use crate::abi::{DLDevice, DLTensor};
+use crate::device::Device;
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
 
@@ -49,6 +49,9 @@ pub struct DLManagedTensorVersioned {
     /// The tensor.
     pub dl_tensor: DLTensor,
 }
+
+/// DLPack's number for page-locked memory of the host, `kDLCUDAHost`.
+const PINNED: i32 = 3;
 
 /// The DLPack version that this module writes and reads.
 const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 0 };
@@ -119,11 +122,20 @@ unsafe extern "C" fn delete_versioned(this: *mut DLManagedTensorVersioned) {
 }
 
 impl Tensor {
+    /// As [`Tensor::to_dltensor`], for other frameworks: page-locked memory is a device of its own there.
+    fn to_exported(&self) -> DLTensor {
+        let mut tensor = self.to_dltensor();
+        if self.storage().is_pinned() {
+            tensor.device = DLDevice { kind: PINNED, id: 0 };
+        }
+        tensor
+    }
+
     /// Exports this tensor to a DLPack consumer, which must call the deleter once. This format has no read-only flag:
     /// let a consumer write only if no other handle to the tensor exists.
     pub fn to_dlpack(self) -> NonNull<DLManagedTensor> {
         let managed = DLManagedTensor {
-            dl_tensor: self.to_dltensor(),
+            dl_tensor: self.to_exported(),
             manager_ctx: std::ptr::null_mut(),
             deleter: Some(delete),
         };
@@ -148,7 +160,7 @@ impl Tensor {
             manager_ctx: std::ptr::null_mut(),
             deleter: Some(delete_versioned),
             flags: if unique { 0 } else { READ_ONLY },
-            dl_tensor: self.to_dltensor(),
+            dl_tensor: self.to_exported(),
         };
         let exported = Box::into_raw(Box::new(Exported { managed, tensor: self }));
         // SAFETY: as in `to_dlpack`.
@@ -201,8 +213,9 @@ unsafe fn import<M: Managed>(managed: NonNull<M>) -> Result<Tensor, RuntimeError
     };
     let shape = shape.ok_or(RuntimeError::BadData("no shape"))?;
     let dtype = dtype.ok_or(RuntimeError::BadData("a DLPack element type unknown here"))?;
-    let kind = match device.kind {
-        1 => DeviceKind::Cpu,
+    let device = match device.kind {
+        1 => Device::virtual_cpu(device.id),
+        PINNED => Device::cpu(),
         _ => return Err(RuntimeError::BadData("a DLPack device that is not the host")),
     };
     let size = checked_size(shape, dtype)?;
@@ -222,7 +235,7 @@ unsafe fn import<M: Managed>(managed: NonNull<M>) -> Result<Tensor, RuntimeError
     let shape = shape.to_vec();
     let owner: Box<dyn Any + Send + Sync> = Box::new(Imported(managed));
     // SAFETY: the caller promises that the memory stays valid and unwritten until the deleter runs in `owner`'s drop.
-    let storage = unsafe { Storage::from_foreign(ptr, size, Device { kind, id: device.id }, false, owner) };
+    let storage = unsafe { Storage::from_foreign(ptr, size, device, false, owner) };
     // Size and alignment were checked before `owner` took over.
     Tensor::from_storage(storage, 0, &shape, dtype)
 }

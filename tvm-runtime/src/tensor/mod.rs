@@ -95,6 +95,17 @@ impl Tensor {
         Tensor::from_storage(storage, 0, shape, dtype)
     }
 
+    /// Makes a tensor of zeros on the host whose memory is page-locked: the GPU `device` copies to and from it at the full speed of its
+    /// bus. Apart from that it is a tensor on the host as any other, and views of it keep the memory. If `device` is no GPU, this is
+    /// [`Tensor::zeros`]: a program for [`Device::best`] needs no cases. Page-locked memory is slow to allocate, so keep such a tensor.
+    ///
+    /// # Errors
+    /// When the system does not lock so many pages, the GPU cannot be used, or the build lacks the feature `cuda`.
+    pub fn empty_pinned(shape: &[i64], dtype: DataType, device: Device) -> Result<Tensor, RuntimeError> {
+        let storage = Storage::alloc_pinned(checked_size(shape, dtype)?, device)?;
+        Tensor::from_storage(storage, 0, shape, dtype)
+    }
+
     /// Makes a tensor of `shape` that owns `data`, without copying.
     pub fn from_vec<T: Element>(data: Vec<T>, shape: &[i64]) -> Result<Tensor, RuntimeError> {
         let (expected, got) = (checked_size(shape, T::DTYPE)?, data.len() * size_of::<T>());
@@ -347,6 +358,17 @@ impl Tensor {
             (Some(from), Some(to)) => DeviceBuffer::copy(from, offset, to, 0, size)?,
         }
         Ok(())
+    }
+
+    /// Copies the elements to those of `to`, which is on a device other than the host and as large. Whoever has `to` sees them.
+    pub(crate) fn copy_into(&self, to: &Tensor) -> Result<(), RuntimeError> {
+        let (from_offset, offset, size) = (self.0.byte_offset, to.0.byte_offset, self.byte_len());
+        match (self.storage().device_buffer(), to.storage().device_buffer()) {
+            (_, None) => Err(RuntimeError::BadData("memory of the host cannot be copied to")),
+            _ if size > to.byte_len() => Err(RuntimeError::BadData("a copy beyond the end of a tensor")),
+            (None, Some(buffer)) => buffer.copy_from_host(offset, self.bytes()?),
+            (Some(from), Some(buffer)) => DeviceBuffer::copy(from, from_offset, buffer, offset, size),
+        }
     }
 
     /// A DLPack description of this tensor; its pointers are valid while `self` lives.

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::device::{Device, DeviceBuffer};
+use crate::device::{Device, DeviceBuffer, DeviceKind, PinnedMemory};
 use crate::dtype::Element;
 use crate::error::RuntimeError;
 use crate::tensor::{LARGE_PAGE, advise_huge_pages};
@@ -30,6 +30,8 @@ enum Owner {
     Mapped(#[allow(dead_code, reason = "held for its drop")] memmap2::MmapMut),
     /// Kept alive by a foreign object.
     Foreign(#[allow(dead_code, reason = "held for its drop")] Box<dyn Any + Send + Sync>),
+    /// Page-locked memory of the host.
+    Pinned(#[allow(dead_code, reason = "held for its drop")] PinnedMemory),
     /// Memory of another device.
     Device(DeviceBuffer),
 }
@@ -86,6 +88,20 @@ impl Storage {
         // SAFETY: `padding` is less than `align`, so it and `len` bytes behind it are inside of the block.
         let ptr = unsafe { base.add(padding) };
         Ok(Storage::new(ptr, len, device, true, Owner::Host { base, layout }))
+    }
+
+    /// Allocates `len` zero bytes of the host in page-locked memory, which the GPU `device` copies to and from at the full speed of its
+    /// bus. If `device` is no GPU, it is the memory of [`Storage::alloc`].
+    ///
+    /// # Errors
+    /// When the system does not lock so many pages, or the GPU cannot be used.
+    pub fn alloc_pinned(len: usize, device: Device) -> Result<Storage, RuntimeError> {
+        let pinned = match device.kind {
+            DeviceKind::Cuda => PinnedMemory::alloc(device, len)?,
+            DeviceKind::Cpu => None,
+        };
+        let Some(pinned) = pinned else { return Storage::alloc(len, ALIGNMENT, Device::cpu()) };
+        Ok(Storage::new(pinned.as_ptr(), len, Device::cpu(), true, Owner::Pinned(pinned)))
     }
 
     /// `len` zero bytes on pages of their own, from the start of a large page on. The system gets them back when they are freed.
@@ -186,6 +202,11 @@ impl Storage {
         self.0.writable
     }
 
+    /// True for page-locked memory of the host.
+    pub fn is_pinned(&self) -> bool {
+        matches!(self.0.owner, Owner::Pinned(_))
+    }
+
     /// True for memory that the runtime allocated and may write to.
     pub(crate) fn is_own(&self) -> bool {
         self.0.writable && !matches!(self.0.owner, Owner::Foreign(_))
@@ -239,7 +260,7 @@ impl Storage {
     pub(crate) fn device_buffer(&self) -> Option<&DeviceBuffer> {
         match &self.0.owner {
             Owner::Device(buffer) => Some(buffer),
-            Owner::Host { .. } | Owner::Mapped(_) | Owner::Foreign(_) => None,
+            Owner::Host { .. } | Owner::Mapped(_) | Owner::Pinned(_) | Owner::Foreign(_) => None,
         }
     }
 

@@ -2,27 +2,42 @@
 //!
 //! TVM counterpart: none; its kernels clip, wrap or read out of bounds.
 
+use super::capture::uncapturable;
 use super::instruction::Reg;
-use super::interp::Run;
-use crate::device::Device;
+use super::interp::{PLAIN, Run};
+use crate::device::{Device, unrecorded};
 use crate::dtype::Element;
 use crate::error::RuntimeError;
-use crate::tensor::Tensor;
+use crate::tensor::{Shape, Tensor};
 
 impl Run<'_> {
     /// Checks the indices in `src`: the index at position `k` of the last axis is checked against extent number `k`
     /// modulo `len`, where `len` is the number of extents in `extents`.
     pub(super) fn check_indices(&mut self, src: Reg, extents: Reg, op: &str) -> Result<(), RuntimeError> {
         let indices = self.get(src)?.try_tensor(op)?.clone();
-        let indices = self.moved(indices, Device::cpu())?;
-        let extents = self.get(extents)?.try_shape(op)?;
-        for (column, &extent) in extents.iter().enumerate() {
-            if let Some(index) = outside(&indices, column, extents.len(), extent)? {
-                return Err(RuntimeError::IndexOutOfRange { op: op.into(), index, extent });
+        let extents = Shape::from(self.get(extents)?.try_shape(op)?);
+        let on_host = indices.device() == Device::cpu();
+        let vm = self.vm();
+        if let Some((log, place)) = self.capture().filter(|_| !on_host) {
+            if !log.checks(&indices, &extents, op, place) && !vm.is_constant(&indices) {
+                return Err(uncapturable(format!(
+                    "the host checks indices that the program computes\n  help: {PLAIN}"
+                )));
             }
+            return check(&unrecorded(|| indices.to_device(Device::cpu()))?, &extents, op);
         }
-        Ok(())
+        check(&self.moved(indices, Device::cpu())?, &extents, op)
     }
+}
+
+/// Checks indices on the host against `extents`, for the operator `op`.
+pub(super) fn check(indices: &Tensor, extents: &[i64], op: &str) -> Result<(), RuntimeError> {
+    for (column, &extent) in extents.iter().enumerate() {
+        if let Some(index) = outside(indices, column, extents.len(), extent)? {
+            return Err(RuntimeError::IndexOutOfRange { op: op.into(), index, extent });
+        }
+    }
+    Ok(())
 }
 
 /// Of every `step`-th index from `start` on, the first that is outside an axis of extent `extent`.

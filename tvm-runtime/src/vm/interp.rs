@@ -4,10 +4,12 @@
 //! was verified: register, function and constant indices and jump targets are in range. The contents of registers are
 //! checked here.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::capture::{CaptureLog, uncapturable};
 use super::instruction::{DimCheck, FuncIdx, Instruction, IntOperand, Reg};
 use super::lent;
 use super::machine::Vm;
@@ -16,6 +18,7 @@ use super::profile::{Profile, ProfileKind};
 use super::workspace::{Frame, Workspace};
 use crate::device::Device;
 use crate::error::RuntimeError;
+use crate::kernel::Backend;
 use crate::packed::PackedFunc;
 use crate::tensor::{Shape, Tensor};
 use crate::value::{Closure, RefCell, Value};
@@ -26,6 +29,8 @@ pub(super) struct Run<'a> {
     pub(super) ws: &'a mut Workspace,
     profile: Option<&'a mut Profile>,
     options: CallOptions<'a>,
+    /// Of a run whose work on a device is recorded.
+    capture: Option<&'a mut CaptureLog>,
     /// Number of this run; it may write to the storages whose `writer` it is.
     pub(super) writer: u64,
     steps_left: u64,
@@ -38,6 +43,9 @@ pub(super) struct Run<'a> {
 
 type Args = SmallVec<[Value; 8]>;
 
+/// What to do with a call that cannot be captured.
+pub(super) const PLAIN: &str = "call it without capturing it";
+
 impl<'a> Run<'a> {
     pub(super) fn new(
         vm: &'a Vm,
@@ -47,11 +55,18 @@ impl<'a> Run<'a> {
     ) -> Run<'a> {
         let steps_left = vm.config.max_steps.unwrap_or(u64::MAX);
         let writer = ws.new_run();
-        Run { vm, ws, profile, options, writer, steps_left, func: 0, code: &[], pc: 0, base: 0 }
+        let capture = None;
+        Run { vm, ws, profile, options, capture, writer, steps_left, func: 0, code: &[], pc: 0, base: 0 }
+    }
+
+    /// The same run, whose work on a device is recorded.
+    pub(super) fn captured(mut self, log: &'a mut CaptureLog) -> Run<'a> {
+        self.capture = Some(log);
+        self
     }
 
     /// Calls function number `func`, whose arguments are in the first registers, and runs until it returns.
-    pub(super) fn call(mut self, func: usize) -> Result<Value, RuntimeError> {
+    pub(super) fn call(&mut self, func: usize) -> Result<Value, RuntimeError> {
         self.enter(func, std::iter::empty())?;
         let res = self.run();
         if let Some(profile) = &mut self.profile {
@@ -66,7 +81,16 @@ impl<'a> Run<'a> {
                 }
                 bound @ RuntimeError::ArgBound { .. } if self.checks_bound() => bound,
                 RuntimeError::Cancelled => RuntimeError::Cancelled,
-                source => RuntimeError::Vm { func, pc: self.pc.saturating_sub(1), source: Box::new(source) },
+                source => {
+                    let pc = self.pc.saturating_sub(1);
+                    let source = match (source, self.code.get(pc)) {
+                        (RuntimeError::Capture { reason }, Some(at)) => {
+                            RuntimeError::Capture { reason: format!("`{}`: {reason}", at.name()) }
+                        }
+                        (source, _) => source,
+                    };
+                    RuntimeError::Vm { func, pc, source: Box::new(source) }
+                }
             }
         })
     }
@@ -299,6 +323,13 @@ impl<'a> Run<'a> {
         let start = self.profile.is_some().then(Instant::now);
         let regs = &self.ws.regs[self.base..];
         let values = args.iter().map(|reg| &regs[reg.index()]);
+        if self.capture.is_some() && kernel.backend() != Backend::Device {
+            let elsewhere = |it: &Value| it.as_tensor().is_some_and(|it| it.device() != Device::cpu());
+            if values.clone().any(elsewhere) {
+                let name = kernel.name();
+                return Err(uncapturable(format!("the kernel `{name}` runs on the host\n  help: {PLAIN}")));
+            }
+        }
         let options = CallOptions { pool: self.options.pool.or(vm.config.pool.as_deref()), ..self.options };
         let mut res = kernel.call_values(values, self.writer, options);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
@@ -311,7 +342,16 @@ impl<'a> Run<'a> {
         res
     }
 
+    /// Fails if the run is captured: what a function of the application does cannot be done again.
+    fn no_capture(&self, name: &str) -> Result<(), RuntimeError> {
+        if self.capture.is_none() {
+            return Ok(());
+        }
+        Err(uncapturable(format!("it calls `{name}`, a function of the application\n  help: {PLAIN}")))
+    }
+
     fn packed(&mut self, func: &PackedFunc, name: &str, args: &[Reg]) -> Result<Value, RuntimeError> {
+        self.no_capture(name)?;
         let mut args = self.collect(&[], args)?;
         self.move_to_host(&mut args)?;
         let lent = lent::Lent::new(&args);
@@ -343,6 +383,7 @@ impl<'a> Run<'a> {
     fn dps(&mut self, index: usize, inputs: &[Reg], outputs: &[Reg]) -> Result<(), RuntimeError> {
         let vm = self.vm;
         let (func, name) = (&vm.packed[index], &vm.exe.packed[index]);
+        self.no_capture(name)?;
         let mut inputs = self.collect(&[], inputs)?;
         self.move_to_host(&mut inputs)?;
         // Nothing that can be reached through a nested input may be an output.
@@ -401,6 +442,12 @@ impl<'a> Run<'a> {
 
     pub(super) fn vm(&self) -> &'a Vm {
         self.vm
+    }
+
+    /// The record of a run that is captured, and the place of the current instruction.
+    pub(super) fn capture(&mut self) -> Option<(&mut CaptureLog, (Arc<str>, usize))> {
+        let (vm, func, pc) = (self.vm, self.func, self.pc.saturating_sub(1));
+        self.capture.as_deref_mut().map(|log| (log, (vm.exe.functions[func].name.clone(), pc)))
     }
 
     /// The instruction before the current one in the code of the current function.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::args::IntoArgs;
+use super::capture::CaptureLog;
 use super::executable::{Executable, VmFunction};
 use super::instruction::ConstIdx;
 use super::interp::Run;
@@ -18,7 +19,7 @@ use super::profile::Profile;
 use super::verify::verify;
 use super::workspace::Workspace;
 use crate::cpu_level::lacks;
-use crate::device::Device;
+use crate::device::{Device, unrecorded};
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel};
 use crate::module::{Module, ModuleLoader, load_imports};
@@ -215,7 +216,8 @@ impl Vm {
         if let Some(copy) = copies.get(&key) {
             return Ok(copy.clone());
         }
-        let copy = tensor.deep_copy(device)?;
+        // It stays, whether the call that needs it first is captured or not.
+        let copy = unrecorded(|| tensor.deep_copy(device))?;
         copies.insert(key, copy.clone());
         Ok(copy)
     }
@@ -228,15 +230,34 @@ impl Vm {
         profile: Option<&mut Profile>,
         options: CallOptions<'_>,
     ) -> Result<Value, RuntimeError> {
-        let run = Run::new(self, workspace, profile, options);
+        self.run_as(Run::new(self, workspace, profile, options), name)
+    }
+
+    /// Calls the function `name` while its work on a device is recorded.
+    pub(super) fn run_captured(
+        &self,
+        workspace: &mut Workspace,
+        log: &mut CaptureLog,
+        name: &str,
+    ) -> Result<Value, RuntimeError> {
+        self.run_as(Run::new(self, workspace, None, CallOptions::default()).captured(log), name)
+    }
+
+    fn run_as(&self, mut run: Run<'_>, name: &str) -> Result<Value, RuntimeError> {
         let writer = run.writer;
         let res = self.find(name, run.ws.regs.len()).and_then(|index| run.call(index));
-        workspace.finish(writer);
+        run.ws.finish(writer);
         res
     }
 
+    /// True if `tensor` is in the memory of a copy of a constant.
+    pub(super) fn is_constant(&self, tensor: &Tensor) -> bool {
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.values().any(|it| it.storage().is_same(tensor.storage()))
+    }
+
     /// Index of the public function `name`, which is called with `got` arguments.
-    fn find(&self, name: &str, got: usize) -> Result<usize, RuntimeError> {
+    pub(super) fn find(&self, name: &str, got: usize) -> Result<usize, RuntimeError> {
         let found = self.exe.functions.iter().position(|func| func.public && &*func.name == name);
         let index = found
             .ok_or_else(|| RuntimeError::NotFound { what: "function", names: vec![name.to_string()] })?;

@@ -3,6 +3,7 @@
 //! TVM counterpart: `runtime/vm` (Relay) and `runtime/relax_vm`.
 
 mod args;
+mod capture;
 mod display;
 mod executable;
 mod indices;
@@ -18,6 +19,8 @@ mod verify;
 mod workspace;
 
 pub use args::IntoArgs;
+pub(crate) use capture::CaptureLog;
+pub use capture::CapturedCall;
 pub use executable::{CodeObject, Constant, Executable, ObjectKind, ValueType, VmFunction, VmParam};
 pub use instruction::{
     ConstIdx, DimCheck, FuncIdx, Instruction, IntOpKind, IntOperand, KernelIdx, PackedIdx, Pc, Reg, Regs,

@@ -4,11 +4,12 @@
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::result;
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule, CUresult, cuDriverGetVersion};
+use cudarc::driver::{DriverError, result};
 use smallvec::SmallVec;
 
 use super::gpu::{Failure, Gpu};
+use super::graph::{self, Extents};
 use super::memory::Scratch;
 use super::{Device, launches_each};
 use crate::error::RuntimeError;
@@ -58,6 +59,10 @@ impl LoadedCode {
         Ok(code)
     }
 
+    pub(super) fn device(&self) -> Device {
+        self.gpu.device
+    }
+
     /// Memory for what kernels of one call give to each other.
     ///
     /// # Errors
@@ -77,28 +82,22 @@ impl LoadedCode {
     /// # Errors
     /// When the device refuses the launch, or reports that a kernel failed that was launched before.
     pub(crate) unsafe fn launch(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         symbol: usize,
-        (grid, block, shared): ([u32; 3], [u32; 3], u32),
+        extents: Extents,
         values: &[u64],
     ) -> Result<(), RuntimeError> {
+        let (grid, block, shared) = extents;
         // The context is made current for this thread.
         let gpu = Gpu::of(self.gpu.device)?;
         let Some(function) = self.functions.get(symbol) else {
             return Err(RuntimeError::NotFound { what: "kernel", names: vec![name.to_string()] });
         };
-        let param = |value: &u64| std::ptr::from_ref(value).cast_mut().cast::<c_void>();
-        let mut params: SmallVec<[*mut c_void; 16]> = values.iter().map(param).collect();
+        graph::launches(self, name, (function.handle, extents), values)?;
         gpu.launches(name);
-        let mut once = || {
-            // SAFETY: the function is one of the loaded module, and takes these parameters, which the driver copies during the
-            // call (promised by the caller).
-            unsafe {
-                let (grid, block) = (grid.into(), block.into());
-                result::launch_kernel(function.handle, grid, block, shared, gpu.stream, &mut params)
-            }
-        };
+        // SAFETY: the function is one of the loaded module, and takes these parameters (promised by the caller).
+        let once = || unsafe { launch_kernel(&gpu, function.handle, extents, values) };
         let times = launches_each(gpu.device);
         let launched =
             function.allow(&gpu, shared).and_then(|()| gpu.try_call(|| (0..times).try_for_each(|_| once())));
@@ -119,6 +118,27 @@ impl LoadedCode {
             (_, other) => other,
         })
     }
+}
+
+/// Where each parameter is, for the driver.
+pub(super) fn param_addresses(values: &[u64]) -> SmallVec<[*mut c_void; 16]> {
+    values.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast()).collect()
+}
+
+/// Launches a kernel in the stream of `gpu`.
+///
+/// # Safety
+/// The function belongs to code that is loaded, and takes these parameters, which the driver copies during the call; otherwise as for
+/// [`LoadedCode::launch`].
+pub(super) unsafe fn launch_kernel(
+    gpu: &Gpu,
+    function: CUfunction,
+    (grid, block, shared): Extents,
+    values: &[u64],
+) -> Result<(), DriverError> {
+    let mut params = param_addresses(values);
+    // SAFETY: promised by the caller.
+    unsafe { result::launch_kernel(function, grid.into(), block.into(), shared, gpu.stream, &mut params) }
 }
 
 impl Function {

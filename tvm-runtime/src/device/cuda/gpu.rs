@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{CUmemPool_attribute, CUresult, CUstream, is_culib_present};
+use cudarc::driver::sys::{CUdevice_attribute, CUmemPool_attribute, CUresult, CUstream, is_culib_present};
 use cudarc::driver::{CudaContext, DriverError, result};
 
 use super::{Device, RawMemory};
@@ -13,6 +13,9 @@ use crate::thread_pool::panic_message;
 
 /// How many names of kernels are kept for the error of a fault.
 const MOST_NAMES: usize = 16;
+
+/// How many graphs, for the same.
+const MOST_GRAPHS: usize = 4;
 
 /// A GPU that this process uses.
 pub(super) struct Gpu {
@@ -30,6 +33,8 @@ pub(super) struct Gpu {
 struct State {
     /// The kernels that were launched since the device was last known to be well.
     launched: VecDeque<Arc<str>>,
+    /// The same for those of whole graphs.
+    graphs: VecDeque<Arc<[Arc<str>]>>,
     /// How many there were in all.
     launches: u64,
     /// What ended the use of the device.
@@ -68,11 +73,7 @@ impl Gpu {
     fn open(device: Device) -> Result<Gpu, RuntimeError> {
         let fail = |message: String| RuntimeError::DeviceFailure { device, message };
         let ordinal = usize::try_from(device.id).map_err(|_| fail("a negative ordinal".into()))?;
-        // SAFETY: loads the driver's library, or reports that it is missing.
-        if !unsafe { is_culib_present() } {
-            let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
-            return Err(fail(format!("{name} was not found\n  help: install NVIDIA's driver")));
-        }
+        find_driver(device)?;
         let made = guarded(|| {
             let context = CudaContext::new(ordinal)?;
             if context.has_async_alloc() {
@@ -106,7 +107,12 @@ impl Gpu {
             return RuntimeError::DeviceFailure { device, message };
         }
         let mut state = self.state();
-        let kernels = state.launched.iter().cloned().collect();
+        let mut kernels: Vec<Arc<str>> = Vec::new();
+        for name in state.launched.iter().chain(state.graphs.iter().flat_map(|it| it.iter())) {
+            if !kernels.contains(name) {
+                kernels.push(name.clone());
+            }
+        }
         let fault = RuntimeError::DeviceFault { device, kernels, message };
         state.fault.get_or_insert(fault).clone()
     }
@@ -124,6 +130,19 @@ impl Gpu {
         state.launched.push_back(name.into());
     }
 
+    /// Records that all kernels of a graph are launched, `count` launches.
+    pub(super) fn launches_all(&self, names: &Arc<[Arc<str>]>, count: usize) {
+        let mut state = self.state();
+        state.launches += count as u64;
+        if state.graphs.iter().any(|it| Arc::ptr_eq(it, names)) {
+            return;
+        }
+        if state.graphs.len() == MOST_GRAPHS {
+            state.graphs.pop_front();
+        }
+        state.graphs.push_back(names.clone());
+    }
+
     /// Calls a function of the driver that waits for everything that was launched before.
     pub(super) fn waits<T>(&self, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, RuntimeError> {
         let before = self.state().launches;
@@ -132,6 +151,7 @@ impl Gpu {
         // Another thread may have launched a kernel meanwhile; then the names stay.
         if state.launches == before {
             state.launched.clear();
+            state.graphs.clear();
         }
         Ok(res)
     }
@@ -140,6 +160,37 @@ impl Gpu {
     pub(super) fn synchronize(&self) -> Result<(), RuntimeError> {
         self.waits(|| self.context.synchronize())
     }
+}
+
+/// Loads the driver's library, for `device`.
+fn find_driver(device: Device) -> Result<(), RuntimeError> {
+    // SAFETY: loads the library, or reports that it is missing.
+    if unsafe { is_culib_present() } {
+        return Ok(());
+    }
+    let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
+    let message = format!("{name} was not found\n  help: install NVIDIA's driver");
+    Err(RuntimeError::DeviceFailure { device, message })
+}
+
+/// The compute capability of each GPU, without a context on them.
+pub(super) fn capabilities() -> Result<Vec<(i32, i32)>, RuntimeError> {
+    let device = Device::cuda(0);
+    find_driver(device)?;
+    let all = guarded(|| {
+        result::init()?;
+        let capability = |id| {
+            let gpu = result::device::get(id)?;
+            // SAFETY: the driver has just named this device.
+            let number = |attribute| unsafe { result::device::get_attribute(gpu, attribute) };
+            Ok((
+                number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ))
+        };
+        (0..result::device::get_count()?).map(capability).collect()
+    });
+    all.map_err(|err| RuntimeError::DeviceFailure { device, message: err.text() })
 }
 
 /// Lets the driver keep what is freed for later allocations, instead of giving it back whenever somebody waits for the device.

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUresult};
 
 use super::Device;
 use super::gpu::Gpu;
+use super::graph;
 use crate::error::RuntimeError;
 
 /// Memory on a GPU with unspecified content, freed when dropped.
@@ -51,6 +52,11 @@ impl RawMemory {
         self.ptr
     }
 
+    /// Number of bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The GPU and the address `offset` bytes into the memory; an error unless `len` bytes follow. `None` for no bytes.
     fn place(&self, offset: usize, len: usize) -> Result<Option<(Arc<Gpu>, CUdeviceptr)>, RuntimeError> {
         match (offset.checked_add(len), &self.gpu) {
@@ -69,6 +75,17 @@ impl RawMemory {
     /// When they do not fit there, or the device cannot be used.
     pub(crate) fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
         let Some((gpu, to)) = self.place(offset, bytes.len())? else { return Ok(()) };
+        if graph::records(gpu.device)? {
+            // The host decides nothing by what the device computes: these bytes are the same in each run.
+            let constant = graph::unrecorded(|| {
+                let memory = RawMemory::alloc(gpu.device, bytes.len())?;
+                memory.copy_from_host(0, bytes).map(|()| memory)
+            })?;
+            let from = constant.ptr;
+            drop(graph::keep(gpu.device, constant));
+            // SAFETY: both places lie in memory of this size, which is freed after the work in the stream.
+            return unsafe { copy_within(&gpu, to, from, bytes.len()) };
+        }
         // SAFETY: the place lies in this memory; the driver has read the bytes on return.
         gpu.call(|| unsafe { result::memcpy_htod_sync(to, bytes) })
     }
@@ -76,9 +93,17 @@ impl RawMemory {
     /// Copies the bytes from the place `offset` bytes into the memory on, after everything that was launched before.
     ///
     /// # Errors
-    /// When they are not in the memory, the device cannot be used, or a kernel that was launched before failed.
+    /// When they are not in the memory, the device cannot be used, a kernel that was launched before failed, or the thread records
+    /// what it gives to the device.
     pub(crate) fn copy_to_host(&self, offset: usize, bytes: &mut [u8]) -> Result<(), RuntimeError> {
         let Some((gpu, from)) = self.place(offset, bytes.len())? else { return Ok(()) };
+        if graph::records(gpu.device)? {
+            return Err(graph::uncapturable(format!(
+                "the host reads {} bytes of {} in the middle of it\n  help: call it without capturing it",
+                bytes.len(),
+                gpu.device
+            )));
+        }
         // SAFETY: the place lies in this memory; the copy is complete on return.
         gpu.waits(|| unsafe { result::memcpy_dtoh_sync(bytes, from) })
     }
@@ -87,6 +112,9 @@ impl RawMemory {
 impl Drop for RawMemory {
     fn drop(&mut self) {
         let Some(gpu) = self.gpu.take() else { return };
+        let (device, memory) = (gpu.device, RawMemory { gpu: Some(gpu), ptr: self.ptr, len: self.len });
+        // What a recording uses is freed with it.
+        let Some(gpu) = graph::keep(device, memory).and_then(|mut it| it.gpu.take()) else { return };
         // A failure leaves the memory to the driver, which frees it with the process.
         let Ok(gpu) = Gpu::of(gpu.device) else { return };
         let _ = gpu.try_call(|| {
@@ -106,11 +134,13 @@ const MOST_KEPT: usize = 256 << 20;
 
 /// Memory for what the kernels of one call give to each other. The next call uses the same bytes: the work of a GPU is in one order.
 /// Other calls wait to launch until this is dropped.
-pub(crate) struct Scratch<'a> {
+pub(crate) enum Scratch<'a> {
     /// That which the GPU keeps.
-    kept: MutexGuard<'a, Option<RawMemory>>,
+    Kept(MutexGuard<'a, Option<RawMemory>>),
     /// That of this call alone.
-    own: Option<RawMemory>,
+    Own(RawMemory),
+    /// The address of what belongs to a recording.
+    Recorded(u64),
 }
 
 impl<'a> Scratch<'a> {
@@ -119,23 +149,29 @@ impl<'a> Scratch<'a> {
     /// # Errors
     /// When the device does not have them, or cannot be used.
     pub(super) fn of(gpu: &'a Gpu, len: usize) -> Result<Scratch<'a>, RuntimeError> {
-        let mut kept = gpu.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        if len > MOST_KEPT {
-            let own = Some(RawMemory::alloc(gpu.device, len)?);
-            return Ok(Scratch { kept, own });
+        if let Some(address) = graph::scratch(gpu.device, len)? {
+            return Ok(Scratch::Recorded(address));
         }
+        if len > MOST_KEPT {
+            return RawMemory::alloc(gpu.device, len).map(Scratch::Own);
+        }
+        let mut kept = gpu.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.as_ref().is_none_or(|it| it.len < len) {
             // The memory before may be the last that the device has.
             *kept = None;
             let more = RawMemory::alloc(gpu.device, len.next_power_of_two());
             *kept = Some(more.or_else(|_| RawMemory::alloc(gpu.device, len))?);
         }
-        Ok(Scratch { kept, own: None })
+        Ok(Scratch::Kept(kept))
     }
 
     /// The device address.
     pub(crate) fn address(&self) -> u64 {
-        self.own.as_ref().or(self.kept.as_ref()).map_or(0, RawMemory::address)
+        match self {
+            Scratch::Kept(kept) => kept.as_ref().map_or(0, RawMemory::address),
+            Scratch::Own(memory) => memory.address(),
+            Scratch::Recorded(address) => *address,
+        }
     }
 }
 
@@ -185,6 +221,16 @@ impl CudaBuffer {
         let places = (from.memory.place(from_offset, len)?, to.memory.place(to_offset, len)?);
         let (Some((gpu, src)), Some((_, dst))) = places else { return Ok(()) };
         // SAFETY: both places lie in their buffers, which are freed after the work in the stream.
-        gpu.call(|| unsafe { result::memcpy_dtod_async(dst, src, len, gpu.stream) })
+        unsafe { copy_within(&gpu, dst, src, len) }
     }
+}
+
+/// Copies bytes within a GPU, after everything that was launched before.
+///
+/// # Safety
+/// So many bytes are allocated at both places until the work in the stream has ended.
+unsafe fn copy_within(gpu: &Gpu, to: CUdeviceptr, from: CUdeviceptr, len: usize) -> Result<(), RuntimeError> {
+    graph::copies(gpu.device, to, from, len)?;
+    // SAFETY: promised by the caller.
+    gpu.call(|| unsafe { result::memcpy_dtod_async(to, from, len, gpu.stream) })
 }
