@@ -72,6 +72,56 @@ fn calls_with_tensors_on_the_device() {
     });
 }
 
+#[prim_func]
+fn product(a: &Tensor<f32, 64, 48>, b: &Tensor<f32, 48, 64>, c: &mut Tensor<f32, 64, 64>) {
+    for [i, j] in grid([64, 64]) {
+        c[[i, j]] = 0.0;
+        for r in 0..48 {
+            c[[i, j]] += a[[i, r]] * b[[r, j]];
+        }
+    }
+}
+
+/// Views that do not begin where a thread may access 16 bytes at once: the results are the same, and nothing beside them is written.
+#[test]
+fn views_begin_anywhere() {
+    on_gpu("kernels::views_begin_anywhere", "", || {
+        let product = product::compile(&Target::cuda()).unwrap();
+        let gpu = Device::cuda(0);
+        let numbers = |count: usize, by: usize| -> Vec<f32> {
+            (0..count).map(|i| (i * by % 11) as f32 - 5.0).collect()
+        };
+        let mut results = Vec::new();
+        for offset in [0usize, 1, 2, 4, 7] {
+            let whole = |data: &[f32]| {
+                let padded = [&vec![9.0f32; offset], data, &[9.0; 3]].concat();
+                Tensor::from_slice(&padded, &[padded.len() as i64]).unwrap().to_device(gpu).unwrap()
+            };
+            let part = |of: &Tensor, shape: [i64; 2]| {
+                Tensor::from_storage(of.storage().clone(), offset * 4, &shape, DataType::F32).unwrap()
+            };
+            let [a, b, c] =
+                [numbers(64 * 48, 3), numbers(48 * 64, 7), vec![1.0; 64 * 64]].map(|it| whole(&it));
+            let before = log("alloc").len();
+            let len = c.shape()[0];
+            // The only handle of its memory, which the call then writes in place.
+            let mut out = part(&c, [64, 64]);
+            drop(c);
+            product.call(&part(&a, [64, 48]), &part(&b, [48, 64]), &mut out).unwrap();
+            let copies = if offset % 4 == 0 { 0 } else { 3 };
+            assert!((copies..=copies + 1).contains(&(log("alloc").len() - before)), "views at {offset}");
+            let whole = Tensor::from_storage(out.storage().clone(), 0, &[len], DataType::F32).unwrap();
+            let all = whole.to_device(Device::cpu()).unwrap().to_vec::<f32>().unwrap();
+            let (before, rest) = all.split_at(offset);
+            let (result, after) = rest.split_at(64 * 64);
+            assert!(before.iter().chain(after).all(|it| *it == 9.0), "beside a view at {offset}");
+            results.push(result.to_vec());
+        }
+        assert!(results.iter().all(|it| *it == results[0]));
+        assert!(results[0].iter().any(|it| *it != 1.0));
+    });
+}
+
 #[test]
 fn many_threads_call_one_kernel() {
     on_gpu("kernels::many_threads_call_one_kernel", "", || {

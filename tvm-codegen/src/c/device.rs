@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use tvm_core::ir::{BufferId, Var};
-use tvm_core::tir::Scope;
 use tvm_core::tir::analysis::DeviceKernel;
+use tvm_core::tir::{Buffer, BufferStore, Intrinsic, PrimCallee, PrimExpr, Scope, Stmt, Visitor};
 use tvm_runtime::DataType;
 
 use super::dialect::Dialect;
@@ -68,6 +68,7 @@ impl Unit {
             let name = f.define_as(var, DataType::I32);
             f.line(&format!("const int32_t {name} = {};", tag.name()));
         }
+        f.async_copies = has_async_copies(&kernel.body);
         f.shared(kernel)?;
         f.stmt(&kernel.body)?;
         let body = std::mem::take(&mut f.body);
@@ -85,6 +86,55 @@ impl Unit {
 }
 
 impl Function<'_> {
+    /// Writes the store of `value` at `index` if it is a copy of several neighbours, or one that may take place as late as at the
+    /// next barrier. Where the condition of what is copied does not hold, the copy is 0, and nothing is read. False if it is another
+    /// store, of one element.
+    pub(super) fn store_copy(&mut self, it: &BufferStore, index: &PrimExpr) -> Result<bool, CodegenError> {
+        let lanes = index.dtype().lanes();
+        let (value, later) = async_copy(&it.value).map_or((&it.value, false), |value| (value, true));
+        if lanes == 1 && !later {
+            return Ok(false);
+        }
+        let (condition, value) = match value {
+            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
+                (Some(&call.args[0]), &call.args[1])
+            }
+            _ => (None, value),
+        };
+        let PrimExpr::BufferLoad(load) = value else {
+            return if lanes == 1 {
+                Ok(false)
+            } else {
+                not_supported(format!("a vector of type {}", value.dtype()))
+            };
+        };
+        let to = self.place(&it.buffer, index)?;
+        let [from_index] = &*load.indices else {
+            return not_supported(format!("buffer `{}`, which is not flat", load.buffer.name));
+        };
+        let from = self.place(&load.buffer, from_index)?;
+        let from = match condition {
+            None => from,
+            Some(condition) => {
+                let (condition, start) = (self.expr(condition)?, self.buffer(&load.buffer)?);
+                format!("{condition} ? {from} : {start}, {condition}")
+            }
+        };
+        let name = if later { "tvm_async_copy" } else { "tvm_copy" };
+        self.line(&format!("{name}<{lanes}>({to}, {from});"));
+        Ok(true)
+    }
+
+    /// The address of the element, or the neighbours, at `index`.
+    fn place(&mut self, buffer: &Buffer, index: &PrimExpr) -> Result<String, CodegenError> {
+        let first = match index {
+            PrimExpr::Ramp(ramp) if ramp.stride.is_const(1) => &ramp.base,
+            index if index.dtype().is_scalar() => index,
+            _ => return not_supported("elements that are no neighbours"),
+        };
+        Ok(format!("&{}[{}]", self.buffer(buffer)?, self.index(first)?))
+    }
+
     /// Writes the declarations of the memory that the threads of a block share.
     fn shared(&mut self, kernel: &DeviceKernel) -> Result<(), CodegenError> {
         for alloc in kernel.shared.iter().filter(|it| it.buffer.scope == Scope::Shared) {
@@ -114,6 +164,29 @@ impl Function<'_> {
             self.line(&format!("{ty} *const {name} = ({ty} *)(tvm_dynamic + {place});"));
         }
         Ok(())
+    }
+}
+
+/// True if some stores of `body` take place as late as at the next barrier.
+fn has_async_copies(body: &Stmt) -> bool {
+    struct Find(bool);
+    impl Visitor for Find {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.0 |= async_copy(expr).is_some();
+        }
+    }
+    let mut find = Find(false);
+    find.visit_stmt(body);
+    find.0
+}
+
+/// The copied value, if `value` is that of a store that takes place as late as at the next barrier.
+fn async_copy(value: &PrimExpr) -> Option<&PrimExpr> {
+    match value {
+        PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::AsyncCopy) => {
+            call.args.first()
+        }
+        _ => None,
     }
 }
 

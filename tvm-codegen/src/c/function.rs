@@ -91,6 +91,8 @@ pub(super) struct Function<'u> {
     pub(super) lazy: usize,
     /// Above 0 inside the index of an access.
     pub(super) in_index: usize,
+    /// True in a kernel some of whose stores to shared memory take place as late as at the next barrier.
+    pub(super) async_copies: bool,
 }
 
 /// Writes the kernel `func` under the symbol `symbol`.
@@ -130,6 +132,7 @@ impl<'u> Function<'u> {
             depth: 0,
             lazy: 0,
             in_index: 0,
+            async_copies: false,
         }
     }
 

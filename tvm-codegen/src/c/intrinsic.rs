@@ -94,7 +94,7 @@ impl Function<'_> {
             Intrinsic::Likely if from.is_scalar() => {
                 return Ok(self.unit.dialect.likely(&args[0].1));
             }
-            Intrinsic::Likely => return Ok(args.swap_remove(0).1),
+            Intrinsic::Likely | Intrinsic::AsyncCopy => return Ok(args.swap_remove(0).1),
             Intrinsic::Reinterpret if from.bits() == it.dtype.bits() => {
                 return self.reinterpret(from, it.dtype, &args[0].1);
             }
@@ -113,6 +113,7 @@ impl Function<'_> {
             Intrinsic::StorageSync => {
                 return Ok(match self.unit.dialect {
                     Dialect::C => "0".into(),
+                    Dialect::Cuda if self.async_copies => "tvm_async_barrier()".into(),
                     Dialect::Cuda => "tvm_barrier()".into(),
                 });
             }

@@ -143,7 +143,12 @@ impl Function<'_> {
                     Dialect::C => " __attribute__((aligned(64)))",
                     Dialect::Cuda => "",
                 };
-                self.line(&format!("{ty} {name}[{}]{aligned};", n.max(1)));
+                // Of so many bytes, a part may be copied at once.
+                let before = match self.unit.dialect {
+                    Dialect::Cuda if n > 1 => "__align__(16) ",
+                    Dialect::C | Dialect::Cuda => "",
+                };
+                self.line(&format!("{before}{ty} {name}[{}]{aligned};", n.max(1)));
             }
             (Scope::Global | Scope::Local, _) if self.unit.dialect == Dialect::Cuda => {
                 return not_supported(format!("buffer `{}`, which a thread allocates", buffer.name));
@@ -204,6 +209,9 @@ impl Function<'_> {
         let [index] = &*it.indices else {
             return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
         };
+        if self.unit.dialect == Dialect::Cuda && self.store_copy(it, index)? {
+            return Ok(());
+        }
         if !index.dtype().is_scalar() {
             return self.store_vector(it, index);
         }

@@ -31,6 +31,65 @@ typedef unsigned long long uint64_t;
 /* The shared memory whose size the launch gives. */
 #define TVM_DYNAMIC_SHARED(name) extern __shared__ __align__(16) uint8_t name[];
 TVM_INLINE void tvm_barrier() { __syncthreads(); }
+/* Numbers of so many bytes. */
+template <int BYTES>
+struct tvm_word;
+template <>
+struct tvm_word<2> { typedef uint16_t type; };
+template <>
+struct tvm_word<4> { typedef uint32_t type; };
+template <>
+struct tvm_word<8> { typedef uint2 type; };
+template <>
+struct tvm_word<16> { typedef uint4 type; };
+/* Copies N neighbours, 2 to 16 bytes, between addresses that are multiples of these bytes. */
+template <int N, class T>
+TVM_INLINE void tvm_copy(T *to, const T *from) {
+  typedef typename tvm_word<N * sizeof(T)>::type word;
+  *(word *)to = *(const word *)from;
+}
+/* The same where `valid`; elsewhere the copy is 0. */
+template <int N, class T>
+TVM_INLINE void tvm_copy(T *to, const T *from, bool valid) {
+  typedef typename tvm_word<N * sizeof(T)>::type word;
+  *(word *)to = valid ? *(const word *)from : word{};
+}
+/* Copies neighbours, 4 to 16 bytes, from memory of the GPU to shared memory, at the latest when the thread waits at
+ * tvm_async_barrier. */
+template <int N, class T>
+TVM_INLINE void tvm_async_copy(T *to, const T *from) {
+#if __CUDA_ARCH__ >= 800
+  uint32_t place = (uint32_t)__cvta_generic_to_shared(to);
+  if (N * sizeof(T) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(N * sizeof(T)) : "memory");
+  }
+#else
+  tvm_copy<N>(to, from);
+#endif
+}
+template <int N, class T>
+TVM_INLINE void tvm_async_copy(T *to, const T *from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  uint32_t place = (uint32_t)__cvta_generic_to_shared(to);
+  int bytes = valid ? N * sizeof(T) : 0;
+  if (N * sizeof(T) == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(bytes) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(place), "l"(from), "n"(N * sizeof(T)), "r"(bytes)
+                 : "memory");
+  }
+#else
+  tvm_copy<N>(to, from, valid);
+#endif
+}
+TVM_INLINE void tvm_async_barrier() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  __syncthreads();
+}
 /* The value of the thread of the warp whose number differs in `bits`; all threads of a warp call it together. */
 TVM_INLINE int tvm_exchange(int x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }
 TVM_INLINE unsigned tvm_exchange(unsigned x, int bits) { return __shfl_xor_sync(0xffffffffu, x, bits); }

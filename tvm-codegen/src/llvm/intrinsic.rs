@@ -88,7 +88,7 @@ impl<'ctx> Function<'ctx, '_> {
                 let wraps = self.context().bool_type().const_zero().into();
                 self.llvm_overloaded("llvm.abs", &[first.get_type()], &[first, wraps])
             }
-            Intrinsic::Abs | Intrinsic::Likely => Ok(first),
+            Intrinsic::Abs | Intrinsic::Likely | Intrinsic::AsyncCopy => Ok(first),
             Intrinsic::Clz => {
                 let defined = self.context().bool_type().const_zero().into();
                 self.llvm_overloaded("llvm.ctlz", &[first.get_type()], &[first, defined])

@@ -7,6 +7,9 @@
 #define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
 #include <__clang_cuda_builtin_vars.h>
 extern "C" __device__ void __syncthreads();
+struct __align__(8) uint2 { unsigned x, y; };
+struct __align__(16) uint4 { unsigned x, y, z, w; };
+extern "C" __device__ unsigned long __cvta_generic_to_shared(const void *);
 #define TVM_SHUFFLE(T) __device__ T __shfl_xor_sync(unsigned, T, int);
 TVM_SHUFFLE(int) TVM_SHUFFLE(unsigned) TVM_SHUFFLE(long long) TVM_SHUFFLE(unsigned long long)
 TVM_SHUFFLE(float) TVM_SHUFFLE(double)

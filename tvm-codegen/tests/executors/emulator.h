@@ -50,6 +50,8 @@ struct Fiber {
   bool done, waits;
   /* How many values it has given to its warp. */
   size_t shuffles;
+  /* The copies that it has begun. */
+  std::vector<std::function<void()>> copies;
 };
 static const size_t WARP = 32;
 static const size_t STACK = 256 * 1024;
@@ -64,6 +66,23 @@ static inline void tvm_barrier() {
   if (!with_fibers) stop("a barrier in a kernel that has none");
   fibers[current].waits = true;
   swapcontext(&fibers[current].context, &scheduler);
+}
+/* Copies of neighbours: both addresses are multiples of the bytes. */
+template <int N, class T>
+static inline void tvm_copy(T *to, const T *from, bool valid = true) {
+  if ((uintptr_t)to % (N * sizeof(T)) || (uintptr_t)from % (N * sizeof(T))) stop("an address that is not aligned");
+  for (int i = 0; i < N; ++i) to[i] = valid ? from[i] : T(0);
+}
+/* The copy takes place as late as it may: when the thread waits at a barrier for it. */
+template <int N, class T>
+static inline void tvm_async_copy(T *to, const T *from, bool valid = true) {
+  if (!with_fibers) stop("an asynchronous copy in a kernel without barriers");
+  fibers[current].copies.push_back([=] { tvm_copy<N>(to, from, valid); });
+}
+static inline void tvm_async_barrier() {
+  for (const std::function<void()> &copy : fibers[current].copies) copy();
+  fibers[current].copies.clear();
+  tvm_barrier();
 }
 /* The two last values that each thread gave to its warp. */
 static std::vector<uint64_t> given[2];

@@ -18,11 +18,11 @@ const F32: DataType = DataType::F32;
 
 /// `x w` in tiles of `tile` × `tile`, whose operands are in shared memory. Each thread sums one element, in memory of its own.
 fn tiled([m, n, k]: [PrimExpr; 3], tile: i64) -> PrimFunc {
-    tiled_in(Scope::Shared, [m, n, k], tile)
+    tiled_in(Scope::Shared, [m, n, k], tile, &[])
 }
 
-/// The same, with the operands in the scope `scope`.
-fn tiled_in(scope: Scope, [m, n, k]: [PrimExpr; 3], tile: i64) -> PrimFunc {
+/// The same, with the operands in the scope `scope`, and these annotations of the loop over groups of terms.
+pub(crate) fn tiled_in(scope: Scope, [m, n, k]: [PrimExpr; 3], tile: i64, hints: &[&str]) -> PrimFunc {
     let x = te::placeholder("x", [m.clone(), k.clone()], F32);
     let w = te::placeholder("w", [k.clone(), n.clone()], F32);
     let r = te::reduce_axis("r", k);
@@ -57,14 +57,17 @@ fn tiled_in(scope: Scope, [m, n, k]: [PrimExpr; 3], tile: i64) -> PrimFunc {
     }
     s.bind(ii, ThreadTag::ThreadIdxY).unwrap();
     s.bind(ji, ThreadTag::ThreadIdxX).unwrap();
+    for hint in hints {
+        s.annotate(ro, hint, true).unwrap();
+    }
     s.into_func()
 }
 
-fn symbols() -> [PrimExpr; 3] {
+pub(crate) fn symbols() -> [PrimExpr; 3] {
     ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)))
 }
 
-fn args([m, n, k]: [i64; 3], rng: &mut Rng) -> Vec<Value> {
+pub(crate) fn args([m, n, k]: [i64; 3], rng: &mut Rng) -> Vec<Value> {
     [[m, k], [k, n], [m, n]].map(|shape| tensor(&shape, F32, rng)).to_vec()
 }
 
@@ -84,7 +87,7 @@ fn tiles_in_shared_memory() {
     };
     // The programs have threads, which no CPU has.
     let dynamic = Case {
-        func: tiled_in(Scope::SharedDyn, symbols(), 4),
+        func: tiled_in(Scope::SharedDyn, symbols(), 4, &[]),
         args: sizes.map(|it| args(it, &mut rng)).to_vec(),
         tolerance: 1e-5,
     };
@@ -100,12 +103,12 @@ fn tiles_in_shared_memory() {
     }
 }
 
-fn close(got: &[Vec<Vec<Value>>], want: &[Vec<Vec<Value>>]) {
+pub(crate) fn close(got: &[Vec<Vec<Value>>], want: &[Vec<Vec<Value>>]) {
     assert_eq!(far(got, want), None);
 }
 
 /// A difference between the outputs.
-fn far(got: &[Vec<Vec<Value>>], want: &[Vec<Vec<Value>>]) -> Option<String> {
+pub(crate) fn far(got: &[Vec<Vec<Value>>], want: &[Vec<Vec<Value>>]) -> Option<String> {
     let numbers = |all: &[Vec<Vec<Value>>]| -> Vec<f32> {
         all.iter().flatten().flat_map(|args| args[2].as_tensor().unwrap().to_vec::<f32>().unwrap()).collect()
     };
@@ -166,7 +169,7 @@ fn mutants_are_found() {
 #[test]
 fn mutants_of_dynamic_memory_are_found() {
     let sizes = [13, 9, 18];
-    let module = IRModule::from_prim_func(tiled_in(Scope::SharedDyn, sizes.map(PrimExpr::index), 4));
+    let module = IRModule::from_prim_func(tiled_in(Scope::SharedDyn, sizes.map(PrimExpr::index), 4, &[]));
     let programs = lower(&module);
     let source = generator::source(&programs).unwrap();
     let calls = [vec![args(sizes, &mut Rng(5))]];
@@ -296,8 +299,11 @@ fn source_is_the_same_each_time_and_only_of_cuda() {
 /// Clang checks the syntax and the types of the text for the device, where it is installed.
 #[test]
 fn clang_accepts_the_source() {
-    let programs = lower(&IRModule::from_prim_func(tiled(symbols(), 4)));
-    let text = generator::source(&programs).unwrap().text;
+    // Barriers, asynchronous copies with and without conditions, vectors.
+    let pipelined = tiled_in(Scope::Shared, symbols(), 4, &["software_pipeline"]);
+    let mut text = generator::source(&lower(&IRModule::from_prim_func(pipelined))).unwrap().text;
+    assert!(text.contains("tvm_async_copy<1>("), "{text}");
+    text += "__global__ void vectors(float *x, uint8_t *y) { tvm_copy<4>(x, x + 4); tvm_copy<2>(y, y + 2, x[0] > 0); }";
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("kernels.cu");
     std::fs::write(&input, text).unwrap();

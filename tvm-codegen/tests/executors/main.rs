@@ -12,6 +12,7 @@ mod elementary;
 mod elementwise;
 mod gathers;
 mod gpu;
+mod gpu_pipelines;
 mod gpu_rules;
 mod kernels;
 mod masked;

@@ -332,6 +332,7 @@ impl Sayable {
                 | Intrinsic::ReduceMin
                 | Intrinsic::ReduceMax
                 | Intrinsic::Likely
+                | Intrinsic::AsyncCopy
                 | Intrinsic::Reinterpret
                 | Intrinsic::AddressOf
                 | Intrinsic::Prefetch

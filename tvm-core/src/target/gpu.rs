@@ -36,6 +36,8 @@ pub struct GpuLimits {
     pub registers_per_thread: i64,
     /// Bytes of memory of its own that a thread may have beside its registers.
     pub local_bytes: i64,
+    /// True if threads need not wait for what they copy from memory of the GPU to shared memory (`cp.async`).
+    pub async_copies: bool,
 }
 
 /// A name that is no known architecture.
@@ -54,17 +56,23 @@ const fn arch(name: &'static str, shared_kib: i64) -> GpuArch {
         registers_per_block: 64 << 10,
         registers_per_thread: 255,
         local_bytes: 512 << 10,
+        async_copies: true,
     };
     GpuArch { name, limits }
+}
+
+/// `arch` without asynchronous copies.
+const fn waiting(arch: GpuArch) -> GpuArch {
+    GpuArch { name: arch.name, limits: GpuLimits { async_copies: false, ..arch.limits } }
 }
 
 impl GpuArch {
     /// All architectures, in ascending order. A letter at the end means that the code runs on this one alone, and may use
     /// what only it has.
     pub const ALL: [GpuArch; 13] = [
-        arch("sm_70", 96),
-        arch("sm_72", 96),
-        arch("sm_75", 64),
+        waiting(arch("sm_70", 96)),
+        waiting(arch("sm_72", 96)),
+        waiting(arch("sm_75", 64)),
         arch("sm_80", 163),
         arch("sm_86", 99),
         arch("sm_87", 163),

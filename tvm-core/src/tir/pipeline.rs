@@ -78,6 +78,8 @@ pub fn lower_cuda() -> Pass {
         // Shared memory shrinks to what one iteration of the loops around its loops over threads uses.
         tir::plan_and_update_buffer_allocation_location(),
         tir::compact_buffer_allocation(),
+        tir::check_shared_written().mandatory(),
+        tir::software_pipeline(),
         tir::thread_sync().mandatory(),
         tir::unify_thread_binding().mandatory(),
         // From here on, passes see the program of one thread, and barriers as calls with an effect. The memory of a thread
@@ -89,6 +91,7 @@ pub fn lower_cuda() -> Pass {
         tir::simplify(),
         tir::loop_partition(),
         tir::simplify(),
+        tir::vectorize_accesses(),
         tir::unroll_loop().mandatory(),
         tir::simplify(),
         tir::remove_no_op(),

@@ -145,6 +145,18 @@ impl RawMemory {
     pub(crate) fn copy_to_host(&self, _offset: usize, _bytes: &mut [u8]) -> Result<(), RuntimeError> {
         match *self {}
     }
+
+    /// # Safety
+    /// None: there is no such memory.
+    pub(crate) unsafe fn copy_from_device(&self, _from: u64) -> Result<(), RuntimeError> {
+        match *self {}
+    }
+
+    /// # Safety
+    /// None: there is no such memory.
+    pub(crate) unsafe fn copy_to_device(&self, _to: u64) -> Result<(), RuntimeError> {
+        match *self {}
+    }
 }
 
 /// Memory on a device; uninhabited in this build.

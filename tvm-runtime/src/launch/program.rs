@@ -171,7 +171,8 @@ impl DeviceProgram {
     }
 
     /// Calls the program. Tensors on the host are copied to the device, which is that of the other tensors or the first one that there
-    /// is code for, and outputs are copied back. If all tensors are on the device, the call may return before the kernels have ended.
+    /// is code for, and outputs are copied back; so are, on the device, tensors that do not begin at a multiple of 16 bytes. If all tensors are on
+    /// the device, the call may return before the kernels have ended.
     ///
     /// # Safety
     /// As for [`Kernel::call_raw`](crate::Kernel::call_raw).
@@ -223,6 +224,8 @@ impl Version {
         let mut memories: SmallVec<[u64; 12]> = SmallVec::new();
         let mut own: SmallVec<[RawMemory; 4]> = SmallVec::new();
         let mut copies: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        // The same of those whose tensors are on the device, at addresses with which no kernel is launched.
+        let mut moved: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         for (i, operand) in operands.iter().enumerate() {
             memories.push(match operand.tensor {
                 Some(tensor) if device_of(tensor) == Device::cpu() && operand.bytes > 0 => {
@@ -231,6 +234,14 @@ impl Version {
                     let bytes = unsafe { std::slice::from_raw_parts(start(tensor), operand.bytes) };
                     memory.copy_from_host(0, bytes)?;
                     copies.push((own.len(), i));
+                    own.push(memory);
+                    own[own.len() - 1].address()
+                }
+                Some(tensor) if operand.bytes > 0 && !start(tensor).addr().is_multiple_of(ALIGNMENT) => {
+                    let memory = RawMemory::alloc(device, operand.bytes)?;
+                    // SAFETY: a valid tensor on this device.
+                    unsafe { memory.copy_from_device(start(tensor).addr() as u64)? };
+                    moved.push((own.len(), i));
                     own.push(memory);
                     own[own.len() - 1].address()
                 }
@@ -275,6 +286,13 @@ impl Version {
             // the device frees memory after it.
             unsafe { code.launch(&sig.name, symbol, (*grid, *block, *shared), &values)? };
         }
+        for (memory, i) in moved {
+            let operand = &operands[i];
+            if let Some(tensor) = operand.tensor.filter(|_| operand.written) {
+                // SAFETY: a valid tensor on this device that this call may write to, of as many bytes as its copy.
+                unsafe { own[memory].copy_to_device(start(tensor).addr() as u64)? };
+            }
+        }
         if let Some(record) = record {
             let mut bytes = [0u8; RECORD];
             record.copy_to_host(0, &mut bytes)?;
@@ -303,6 +321,10 @@ impl Version {
         Ok(())
     }
 }
+
+/// Kernels access up to so many bytes at once, and rely on it that memory begins at a multiple of them. A tensor that does not, as a
+/// view of a part of another one, is copied for the call.
+const ALIGNMENT: usize = 16;
 
 /// Bytes of the record of a failed assertion.
 const RECORD: usize = 24;

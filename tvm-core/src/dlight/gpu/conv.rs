@@ -76,7 +76,7 @@ pub(super) fn product(
     read_matrix(s, name, result)?;
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(product) = Product::of(&info, limits) else { return Ok(None) };
-    let Some(text) = tile(s, &info, &product)? else { return Ok(None) };
+    let Some(text) = tile(s, &info, &product, limits, false)? else { return Ok(None) };
     for operand in operands {
         s.compute_inline(operand)?;
     }

@@ -3,9 +3,9 @@
 //!
 //! A block of 16 × 16 threads computes up to 128 × 128 results, 8 × 8 of them in each thread. For each 16 terms, the threads copy
 //! 128 × 16 elements of both operands to shared memory (16 KiB in `f32`); each of these is then read by 16 threads. Per term, a
-//! thread reads 16 elements and adds 64 products. 256 threads of 128 registers leave room for two blocks on a multiprocessor of
-//! every architecture, so that one computes while another one copies. Smaller products have smaller tiles, so that there is one
-//! for each multiprocessor.
+//! thread reads 16 elements and adds 64 products. The elements of the next 16 terms are copied, to other places, while the threads
+//! compute ([`SOFTWARE_PIPELINE`]). 256 threads of 128 registers leave room for two blocks on a multiprocessor of every
+//! architecture. Smaller products have smaller tiles, by an estimate of the time ([`Tile::time`]).
 //!
 //! In shared memory, neighbours along the side of a tile are neighbours, so that a thread reads four of them at once. An operand
 //! whose terms are neighbours in memory is turned as it is copied; its rows have four elements more than they need, so that those
@@ -23,7 +23,8 @@ use super::{GpuRule, MULTIPROCESSORS};
 use crate::dlight::analysis::{BlockInfo, indexed_by, iterations};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::{Block, BufferLoad, IterKind, IterVar, Scope, ThreadTag};
+use crate::tir::transform::SOFTWARE_PIPELINE;
+use crate::tir::{Block, Buffer, BufferLoad, IterKind, IterVar, Scope, ThreadTag};
 
 pub(super) const RULE: GpuRule = GpuRule {
     name: "matmul",
@@ -37,28 +38,59 @@ const SIDE: i64 = 16;
 const TERMS: i64 = 16;
 /// Terms whose products are unrolled.
 const STEPS: i64 = 4;
+/// Blocks that a multiprocessor has registers for.
+const RESIDENT: i64 = 2;
+/// Elements that a turned row of a tile has more than it needs.
+const PAD: i64 = 4;
+/// Bytes that a thread copies at once at most.
+const WIDEST: i64 = 16;
 /// Constant extents from which on tiles are worth their copies.
 const LEAST: i64 = 32;
 
-/// A tile of results: along each side, a thread has `groups` times `each` neighbours.
-#[derive(Clone, Copy)]
-struct Tile {
+/// What a thread has along one side of a tile: `groups` times `each` neighbours.
+#[derive(Clone, Copy, PartialEq)]
+struct Side {
     groups: i64,
     each: i64,
 }
 
-impl Tile {
-    /// The tiles, largest first.
-    const ALL: [Tile; 3] =
-        [Tile { groups: 2, each: 4 }, Tile { groups: 1, each: 4 }, Tile { groups: 1, each: 2 }];
-    /// For extents that are not known.
-    const MIDDLE: Tile = Tile::ALL[1];
+impl Side {
+    const LONG: Side = Side { groups: 2, each: 4 };
+    const MIDDLE: Side = Side { groups: 1, each: 4 };
+    const SHORT: Side = Side { groups: 1, each: 2 };
 
-    fn side(self) -> i64 {
-        SIDE * self.groups * self.each
+    /// The results of a thread.
+    const fn own(self) -> i64 {
+        self.groups * self.each
     }
 
-    /// The largest tile of which there are enough for all multiprocessors.
+    /// The results of a block.
+    const fn all(self) -> i64 {
+        SIDE * self.own()
+    }
+}
+
+/// A tile of results.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: Side,
+    columns: Side,
+}
+
+impl Tile {
+    /// The tiles; of two that take as long, the first one is chosen, because it reads its operands less often.
+    const ALL: [Tile; 6] = [
+        Tile { rows: Side::LONG, columns: Side::LONG },
+        Tile { rows: Side::LONG, columns: Side::MIDDLE },
+        Tile { rows: Side::MIDDLE, columns: Side::LONG },
+        Tile { rows: Side::MIDDLE, columns: Side::MIDDLE },
+        Tile { rows: Side::MIDDLE, columns: Side::SHORT },
+        Tile { rows: Side::SHORT, columns: Side::SHORT },
+    ];
+    /// For extents that are not known.
+    const MIDDLE: Tile = Tile::ALL[3];
+
+    /// The tile for which the product takes the least time.
     fn of(product: &Product, info: &BlockInfo) -> Tile {
         let extent = |at: usize| info.axes[at].extent.as_int();
         let batch = iterations(product.batch.iter().map(|&at| &info.axes[at]));
@@ -66,12 +98,39 @@ impl Tile {
         else {
             return Tile::MIDDLE;
         };
-        let count = |tile: &Tile| {
-            let blocks = |extent: i64| (extent.max(1) - 1) / tile.side() + 1;
-            blocks(rows).saturating_mul(blocks(columns)).saturating_mul(batch)
+        let time = |tile: &Tile| {
+            let blocks = |extent: i64, side: Side| (extent.max(1) - 1) / side.all() + 1;
+            let count = blocks(rows, tile.rows).saturating_mul(blocks(columns, tile.columns));
+            tile.time(count.saturating_mul(batch))
         };
-        let [.., smallest] = Tile::ALL;
-        Tile::ALL.into_iter().find(|tile| count(tile) >= MULTIPROCESSORS).unwrap_or(smallest)
+        Tile::ALL.into_iter().min_by_key(time).unwrap_or(Tile::MIDDLE)
+    }
+
+    /// The side of the tile along which `load` is contiguous in memory: of the rows or of the columns.
+    fn side_of(&self, product: &Product, info: &BlockInfo, load: &BufferLoad) -> Side {
+        let last = load.indices.last().and_then(|it| it.as_var());
+        if last == Some(&info.axes[product.row].var) { self.rows } else { self.columns }
+    }
+
+    /// Bytes of the parts of both operands for one step.
+    fn bytes(&self, element: i64) -> i64 {
+        (self.rows.all() + PAD + self.columns.all() + PAD) * TERMS * element
+    }
+
+    /// Clocks that a multiprocessor takes for a term of all of its tiles, if there are `count` of them on the GPU.
+    ///
+    /// Of the eight warps of a tile, each of four schedulers has two. A warp takes a clock for each product, two for each load from
+    /// shared memory of four neighbours (which have half the rate of other instructions), three for each element that it copies, and
+    /// one for the loop. Beside that, threads wait for the latency of shared memory and at barriers, once for all blocks that a
+    /// multiprocessor has at a time. At 4096³ an H200 takes 188 clocks for a term of a tile of 128 × 128 without copies under way.
+    fn time(&self, count: i64) -> i64 {
+        let (rows, columns) = (self.rows.own(), self.columns.own());
+        let products = rows * columns;
+        let loads = self.rows.groups + self.columns.groups;
+        let copies = 3 * (self.rows.all() + self.columns.all()) / (SIDE * SIDE);
+        let each = 2 * (products + 2 * loads + copies + 1);
+        let own = (count.max(1) - 1) / MULTIPROCESSORS + 1;
+        own.saturating_mul(each).saturating_add(12 * ((own - 1) / RESIDENT + 1))
     }
 }
 
@@ -85,26 +144,28 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
         *s = fork;
         return Ok(Some(text));
     }
-    tile(s, &info, &product)
+    tile(s, &info, &product, limits, true)
 }
 
-/// Computes `product`, the block of `info`, in tiles. Returns what it chose; `None` if an operand has no two axes.
+/// Computes `product`, the block of `info`, in tiles. Returns what it chose; `None` if an operand has no two axes. `plain` operands
+/// are in memory as the block reads them.
 pub(super) fn tile(
     s: &mut Schedule,
     info: &BlockInfo,
     product: &Product,
+    limits: &GpuLimits,
+    plain: bool,
 ) -> Result<Option<String>, ScheduleError> {
     let block = s.block(&info.name)?;
     let tile = Tile::of(product, info);
-    let side = tile.side();
     let Some(realize) = info.realize(s) else { return Ok(None) };
-    let multiples = product.multiples(info, &realize.block, [side, TERMS]);
+    let multiples = product.multiples(info, &realize.block, [tile.rows.all(), tile.columns.all(), TERMS]);
     let results = Results::of(s, info, &multiples)?;
     let loops = s.get_loops(block)?;
     let batch: Vec<LoopRV> = product.batch.iter().map(|&at| loops[at]).collect();
-    let own = [None, Some(tile.groups), Some(SIDE), Some(tile.each)];
-    let [io, iv, it, ii] = s.split(loops[product.row], own)?;
-    let [jo, jv, jt, ji] = s.split(loops[product.column], own)?;
+    let own = |side: Side| [None, Some(side.groups), Some(SIDE), Some(side.each)];
+    let [io, iv, it, ii] = s.split(loops[product.row], own(tile.rows))?;
+    let [jo, jv, jt, ji] = s.split(loops[product.column], own(tile.columns))?;
     let [ko, km, ki] = s.split(loops[product.term], [None, Some(TERMS / STEPS), Some(STEPS)])?;
     s.reorder_n(&[&batch[..], &[io, jo, ko, it, jt, km, ki, iv, ii, jv, ji]].concat())?;
     let (out, fused) = results.write_at(s, &info.name, jo)?;
@@ -112,10 +173,14 @@ pub(super) fn tile(
     for operand in product.operands {
         let copy = s.cache_read(block, operand, Scope::Shared)?;
         s.compute_at(copy, ko)?;
+        let load = &info.loads[operand];
+        let mut lanes = 1;
         if product.turned(info, operand) {
-            turn(s, copy, info.loads[operand].indices.len())?;
+            turn(s, copy, load.indices.len())?;
+        } else if plain {
+            lanes = neighbours(&load.buffer, tile.side_of(product, info, load));
         }
-        copies.push(copy);
+        copies.push((copy, lanes));
     }
     let outer = batch.len() + 2;
     let init = s.decompose_reduction(block, ko)?;
@@ -127,9 +192,9 @@ pub(super) fn tile(
     s.bind(io, ThreadTag::BlockIdxX)?;
     s.bind(jo, ThreadTag::BlockIdxY)?;
     let outer = if batch.is_empty() { outer } else { 3 };
-    for copy in copies {
+    for (copy, lanes) in copies {
         // The loops inside of that over groups of terms.
-        if !distribute(s, copy, outer + 1)? {
+        if !distribute(s, copy, outer + 1, lanes)? {
             return Ok(None);
         }
     }
@@ -138,26 +203,46 @@ pub(super) fn tile(
     own_tile(s, [y, x], own)?;
     let of_results = s.get_loops(out)?.split_off(outer);
     let [.., row, column] = of_results[..] else { return Ok(None) };
-    let [row_group, of_row, i] = s.split(row, [None, Some(SIDE), Some(tile.each)])?;
-    let [column_group, of_column, j] = s.split(column, [None, Some(SIDE), Some(tile.each)])?;
+    let [row_group, of_row, i] = s.split(row, [None, Some(SIDE), Some(tile.rows.each)])?;
+    let [column_group, of_column, j] = s.split(column, [None, Some(SIDE), Some(tile.columns.each)])?;
     s.reorder([of_row, of_column, row_group, i, column_group, j])?;
-    own_tile(s, [of_row, of_column], &[row_group, i, column_group, j])?;
+    own_tile(s, [of_row, of_column], &[row_group, i, column_group])?;
+    if s.vectorize(j).is_err() {
+        s.unroll(j)?;
+    }
     own_tile(s, [it, jt], &[ki, iv, ii, jv, ji])?;
     results.inline_operands(s)?;
+    let element = product.operands.into_iter().map(|at| info.loads[at].buffer.dtype.bytes() as i64).max();
+    if limits.async_copies && tile.bytes(element.unwrap_or(8)) * 2 <= limits.static_shared_bytes {
+        s.annotate(ko, SOFTWARE_PIPELINE, true)?;
+    }
     let epilogue = if fused { ", with the block that reads it" } else { "" };
-    let own = tile.groups * tile.each;
-    Ok(Some(format!("tiles of {side}x{side}x{TERMS}, {own}x{own} in a thread{epilogue}")))
+    let [[rows, own_rows], [columns, own_columns]] = [tile.rows, tile.columns].map(|it| [it.all(), it.own()]);
+    let text = format!("tiles of {rows}x{columns}x{TERMS}, {own_rows}x{own_columns} in a thread{epilogue}");
+    Ok(Some(text))
 }
 
-/// Copies a tile with all threads, neighbours in memory by neighbours; false if the tile has no two loops.
-fn distribute(s: &mut Schedule, copy: BlockRV, outer: usize) -> Result<bool, ScheduleError> {
+/// How many neighbours along the last axis of `buffer`, of `side` in a tile, a thread copies at once: as many as it reads together, if
+/// each row begins at a multiple of them.
+fn neighbours(buffer: &Buffer, side: Side) -> i64 {
+    let bytes = buffer.dtype.bytes() as i64;
+    let row = buffer.shape.last().and_then(|it| it.as_int()).unwrap_or(1);
+    if side.each * bytes <= WIDEST && row % side.each == 0 { side.each } else { 1 }
+}
+
+/// Copies a tile with all threads, neighbours in memory by neighbours, `lanes` of them by one thread; false if the tile has no two
+/// loops.
+fn distribute(s: &mut Schedule, copy: BlockRV, outer: usize, lanes: i64) -> Result<bool, ScheduleError> {
     let loops = s.get_loops(copy)?.split_off(outer);
     // Loops outside of these are over one matrix.
     let [.., row, column] = loops[..] else { return Ok(false) };
     let [ro, ry] = s.split(row, [None, Some(SIDE)])?;
-    let [co, cx] = s.split(column, [None, Some(SIDE)])?;
+    let [co, cx, own] = s.split(column, [None, Some(SIDE), Some(lanes)])?;
     // Threads outside, so that they wait for each other once, and all their loads are under way together.
-    s.reorder([ry, cx, ro, co])?;
+    s.reorder([ry, cx, ro, co, own])?;
+    if lanes > 1 {
+        s.vectorize(own)?;
+    }
     s.bind(ry, ThreadTag::ThreadIdxY)?;
     s.bind(cx, ThreadTag::ThreadIdxX)?;
     Ok(true)
@@ -171,7 +256,7 @@ fn turn(s: &mut Schedule, copy: BlockRV, rank: usize) -> Result<(), ScheduleErro
         None => return Ok(()),
     };
     s.transform_layout(copy, 0, &plain, &turned)?;
-    s.storage_align(copy, 0, rank as i64 - 2, 32, 4)
+    s.storage_align(copy, 0, rank as i64 - 2, 32, PAD)
 }
 
 /// Binds the loops over the threads of a tile of results, and unrolls those over what a thread has.
@@ -205,10 +290,11 @@ impl Product {
     }
 
     /// The multiples of which the axes of the block are whole tiles.
-    fn multiples(&self, info: &BlockInfo, block: &Block, [side, terms]: [i64; 2]) -> Vec<i64> {
+    fn multiples(&self, info: &BlockInfo, block: &Block, [rows, columns, terms]: [i64; 3]) -> Vec<i64> {
         let of = |axis: &IterVar| match info.axes.iter().position(|it| it.var == axis.var) {
             Some(at) if at == self.term => terms,
-            Some(at) if at == self.row || at == self.column => side,
+            Some(at) if at == self.row => rows,
+            Some(at) if at == self.column => columns,
             _ => 1,
         };
         block.iter_vars.iter().map(of).collect()

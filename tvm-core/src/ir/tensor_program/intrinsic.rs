@@ -291,6 +291,9 @@ intrinsics! {
     IfThenElse = "if_then_else" 3 Choice Pure;
     /// The condition itself, marked as usually true
     Likely = "likely" 1 Condition Pure;
+    /// The number itself, which is an element of memory, or 0: the whole value of a store to shared memory of a GPU, which may take
+    /// place as late as at the next barrier
+    AsyncCopy = "async_copy" 1 Numbers Pure;
     /// Handle of an element: (buffer load)
     AddressOf = "address_of" 1 Element Pure;
     /// Brings an element, which need not exist, into the caches: (buffer load)

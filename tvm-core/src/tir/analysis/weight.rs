@@ -17,7 +17,9 @@ pub(crate) fn own_weight(expr: &PrimExpr) -> u32 {
             _ => 0,
         },
         PrimExpr::Call(it) => match it.callee {
-            PrimCallee::Intrinsic(Intrinsic::IfThenElse | Intrinsic::Likely | Intrinsic::Reinterpret) => 0,
+            PrimCallee::Intrinsic(
+                Intrinsic::IfThenElse | Intrinsic::Likely | Intrinsic::Reinterpret | Intrinsic::AsyncCopy,
+            ) => 0,
             PrimCallee::Intrinsic(Intrinsic::Abs | Intrinsic::Copysign) => 1,
             PrimCallee::Intrinsic(
                 Intrinsic::Fma | Intrinsic::FMulAdd | Intrinsic::Dot2 | Intrinsic::Dot4,

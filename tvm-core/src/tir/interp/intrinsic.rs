@@ -37,7 +37,7 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         Intrinsic::Ceil => f64::ceil,
         Intrinsic::Trunc => f64::trunc,
         Intrinsic::Round => f64::round_ties_even,
-        Intrinsic::Likely => |x| x,
+        Intrinsic::Likely | Intrinsic::AsyncCopy => |x| x,
         Intrinsic::Pow
         | Intrinsic::Atan2
         | Intrinsic::Rsqrt
@@ -159,7 +159,8 @@ fn int(
         | Intrinsic::Ceil
         | Intrinsic::Trunc
         | Intrinsic::Round
-        | Intrinsic::Likely => x,
+        | Intrinsic::Likely
+        | Intrinsic::AsyncCopy => x,
         Intrinsic::IsNan | Intrinsic::IsInf => Box::new(move |m| x(m).map(|_| 0)),
         Intrinsic::PopCount => Box::new(move |m| Ok(i64::from((x(m)? as u64 & mask).count_ones()))),
         Intrinsic::Clz => Box::new(move |m| Ok(i64::from((x(m)? as u64 & mask).leading_zeros() + bits - 64))),

@@ -91,6 +91,7 @@ fn rounds(intrinsic: Intrinsic) -> bool {
             | Intrinsic::Round
             | Intrinsic::Copysign
             | Intrinsic::Likely
+            | Intrinsic::AsyncCopy
             | Intrinsic::IfThenElse
             | Intrinsic::Reinterpret
             | Intrinsic::ArgScalar

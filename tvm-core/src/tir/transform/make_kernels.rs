@@ -5,11 +5,13 @@
 //! What is in no such loop becomes a kernel of one thread, or of a thread for each iteration if it is a parallel loop, or if it
 //! fills a buffer.
 //! Loops are serial, or over a thread index other than `vthread`: virtual threads, vectors and parallel loops inside of a
-//! kernel run one iteration after the other.
+//! kernel run one iteration after the other. The loops that were vectors have an annotation for
+//! [`vectorize_accesses`](super::vectorize_accesses).
 
 use rustc_hash::FxHashMap;
 
 use super::util::DeepSubstitute;
+use super::vectorize_accesses::LANES;
 use crate::ir::{IrError, Span, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::reads_memory;
@@ -212,7 +214,11 @@ impl Serialised for Stmt {
                     Stmt::For(node) => match node.kind {
                         ForKind::Serial | ForKind::Unrolled => walked,
                         ForKind::ThreadBinding(tag) if tag != ThreadTag::Vthread => walked,
-                        ForKind::Parallel | ForKind::Vectorized | ForKind::ThreadBinding(_) => {
+                        ForKind::Vectorized => {
+                            let annotations = node.annotations.clone().with(LANES, true);
+                            Some(For { kind: ForKind::Serial, annotations, ..(**node).clone() }.into())
+                        }
+                        ForKind::Parallel | ForKind::ThreadBinding(_) => {
                             Some(For { kind: ForKind::Serial, ..(**node).clone() }.into())
                         }
                     },

@@ -39,7 +39,7 @@ pub fn renew_stmt(stmt: &Stmt) -> Stmt {
 }
 
 /// Replacements of old identities.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Renew {
     vars: FxHashMap<VarId, Var>,
     buffers: FxHashMap<BufferId, Buffer>,
@@ -81,7 +81,8 @@ impl Renew {
         self.define_buffer(buffer)
     }
 
-    fn define_buffer(&mut self, buffer: &Buffer) -> Buffer {
+    /// Replaces `buffer` by a fresh one, which is returned.
+    pub(crate) fn define_buffer(&mut self, buffer: &Buffer) -> Buffer {
         let shape = self.mutate_exprs(&buffer.shape);
         let strides = self.mutate_exprs(&buffer.strides);
         let elem_offset = buffer.elem_offset.as_ref().and_then(|offset| self.mutate_expr(offset));

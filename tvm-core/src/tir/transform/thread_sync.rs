@@ -4,19 +4,16 @@
 //! Requires: kernels ([`make_kernels`](super::make_kernels)), whose loops over one thread index are side by side, and
 //! iterations of such a loop that are independent of each other ([`check_loop_kinds`](super::check_loop_kinds)).
 //! Ensures: between two loops over threads, and between two runs of the same one, there is a barrier if one of them writes
-//! shared memory that the other one accesses. Each element of shared memory is written before it is read. All threads of a
-//! block reach every barrier; a program in which some threads would not is an error, also if the barrier is its own.
+//! shared memory that the other one accesses. All threads of a block reach every barrier; a program in which some threads
+//! would not is an error, also if the barrier is its own.
 
 use std::collections::BTreeSet;
 
 use tvm_runtime::DataType;
 
-use super::context::{analyzer_for, enter_loop};
-use super::coverage::is_covered;
-use crate::arith::Analyzer;
 use crate::ir::{BufferId, FirstError, IrError, Span, Var, VarId};
 use crate::pass::{Pass, prim_func_pass};
-use crate::tir::analysis::{is_shared, reads_memory};
+use crate::tir::analysis::reads_memory;
 use crate::tir::derive_blocks::{collect_stores, is_injective_in};
 use crate::tir::{
     Buffer, Evaluate, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc, Range,
@@ -28,7 +25,6 @@ pub fn thread_sync() -> Pass {
     prim_func_pass("ThreadSync", |func, _, _| {
         let mut kernels =
             Kernels { explicit: has_barrier(&func.body), span: &func.span, errors: FirstError::default() };
-        kernels.check_written(&func.body, &mut analyzer_for(func));
         let body = kernels.mutate_stmt(&func.body);
         kernels.errors.finish(body.map(|body| PrimFunc { body, ..func.clone() }))
     })
@@ -40,33 +36,6 @@ struct Kernels<'a> {
     explicit: bool,
     span: &'a Span,
     errors: FirstError,
-}
-
-impl Kernels<'_> {
-    /// Fails if an element of shared memory may be read before it is written: nothing fills it.
-    fn check_written(&mut self, stmt: &Stmt, analyzer: &mut Analyzer) {
-        if let Stmt::SeqStmt(stmts) = stmt {
-            for (at, stmt) in stmts.iter().enumerate() {
-                let Stmt::AllocBuffer(alloc) = stmt else { continue };
-                let buffer = &alloc.buffer;
-                if is_shared(buffer.scope)
-                    && !is_covered(analyzer, buffer, &Stmt::SeqStmt(stmts[at + 1..].into()))
-                {
-                    let message = format!(
-                        "elements of `{}` in shared memory may be read before they are written",
-                        buffer.name
-                    );
-                    let help = "write all elements first, or read only what was written";
-                    let span = if buffer.span.is_none() { self.span } else { &buffer.span };
-                    self.errors.keep::<()>(Err(IrError::new(message, span).help(help)));
-                }
-            }
-        }
-        if let Stmt::For(node) = stmt {
-            enter_loop(analyzer, node);
-        }
-        stmt.children().into_iter().for_each(|it| self.check_written(it, analyzer));
-    }
 }
 
 impl Mutator for Kernels<'_> {
@@ -150,12 +119,14 @@ impl Sync {
                 Stmt::seq(stmts)
             }
             Stmt::IfThenElse(node) => {
-                let head = self.head(&[&node.condition], pending);
-                let mut other = pending.clone();
-                let then_case = self.stmt(&node.then_case, pending);
-                let else_case = node.else_case.as_ref().map(|it| self.stmt(it, &mut other));
-                pending.extend(other);
-                let new = IfThenElse { then_case, else_case, ..(**node).clone() }.into();
+                let mut alone = Accesses::default();
+                let (_, new_alone) = self.branch(node, &mut alone);
+                let (head, new) = self.branch(node, pending);
+                // One barrier before the branch, instead of one inside of it and one after it.
+                if !head && barriers(&new_alone) < barriers(&new) {
+                    *pending = alone;
+                    return with_barrier(true, new_alone);
+                }
                 with_barrier(head, new)
             }
             Stmt::While(node) => {
@@ -209,6 +180,16 @@ impl Sync {
             own.extend(self.accesses(&Evaluate { value }.into()));
         }
         after(own, pending)
+    }
+
+    /// A branch that a block takes or not, and whether a barrier must stand before its condition.
+    fn branch(&mut self, node: &IfThenElse, pending: &mut Accesses) -> (bool, Stmt) {
+        let head = self.head(&[&node.condition], pending);
+        let mut other = pending.clone();
+        let then_case = self.stmt(&node.then_case, pending);
+        let else_case = node.else_case.as_ref().map(|it| self.stmt(it, &mut other));
+        pending.extend(other);
+        (head, IfThenElse { then_case, else_case, ..node.clone() }.into())
     }
 
     /// A loop that a block runs. If what it accesses conflicts with what was accessed before it, but not with what its own

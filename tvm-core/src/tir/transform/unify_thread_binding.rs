@@ -15,7 +15,7 @@
 //! Extents of loops over one index are equal, and known to the host. Memory of a thread is allocated in its body.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -109,6 +109,34 @@ impl RawMemory {
     }
 }
 
+impl RawMemory {
+    /// Fills the memory with the bytes at the address `from` of the same device, after everything that was launched before.
+    ///
+    /// # Errors
+    /// When the device cannot be used.
+    ///
+    /// # Safety
+    /// As many bytes are there, and stay there until the work that is launched now has ended.
+    pub(crate) unsafe fn copy_from_device(&self, from: u64) -> Result<(), RuntimeError> {
+        let Some((gpu, to)) = self.place(0, self.len)? else { return Ok(()) };
+        // SAFETY: the whole memory, and the caller's promise.
+        unsafe { copy_within(&gpu, to, from, self.len) }
+    }
+
+    /// Copies the memory to the address `to` of the same device, after everything that was launched before.
+    ///
+    /// # Errors
+    /// When the device cannot be used.
+    ///
+    /// # Safety
+    /// As many bytes are there that nobody else accesses, and stay there until the work that is launched now has ended.
+    pub(crate) unsafe fn copy_to_device(&self, to: u64) -> Result<(), RuntimeError> {
+        let Some((gpu, from)) = self.place(0, self.len)? else { return Ok(()) };
+        // SAFETY: the whole memory, and the caller's promise.
+        unsafe { copy_within(&gpu, to, from, self.len) }
+    }
+}
+
 impl Drop for RawMemory {
     fn drop(&mut self) {
         let Some(gpu) = self.gpu.take() else { return };

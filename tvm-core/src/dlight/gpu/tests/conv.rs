@@ -105,7 +105,7 @@ fn one_kernel(func: &PrimFunc, dims: &[&[i64]]) {
     for dims in dims {
         let kernels = check(func, dims);
         let [kernel] = &kernels[..] else { unreachable!("there is one kernel: {kernels:?}") };
-        assert_eq!(kernel.shared.len(), 2, "{kernels:?}");
+        assert_eq!(kernel.shared.len(), 4, "two stages of two tiles: {kernels:?}");
     }
 }
 

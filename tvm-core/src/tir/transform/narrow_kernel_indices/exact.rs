@@ -218,6 +218,10 @@ impl Narrow {
 
     /// The index of an access to `buffer`: in bounds where it is evaluated.
     pub(super) fn index(&mut self, buffer: &Buffer, index: &PrimExpr) -> Option<PrimExpr> {
+        if let PrimExpr::Ramp(ramp) = index {
+            let base = self.index(buffer, &ramp.base)?;
+            return Some(base.ramp(ramp.stride.clone(), ramp.lanes));
+        }
         if !is_wide(index) || is_leaf(index) {
             return self.mutate_expr(index);
         }

@@ -18,7 +18,7 @@ use crate::tir::{
 
 const I64: DataType = DataType::I64;
 
-pub(super) fn lower(func: &PrimFunc) -> Result<PrimFunc, String> {
+pub(in crate::tir::transform) fn lower(func: &PrimFunc) -> Result<PrimFunc, String> {
     let module = IRModule::from_prim_func(func.clone());
     let context = PassContext::new().target(Target::cuda());
     let lowered = lower_cuda().apply_in(module, &context).map_err(|err| err.to_string())?;
@@ -27,7 +27,7 @@ pub(super) fn lower(func: &PrimFunc) -> Result<PrimFunc, String> {
 }
 
 /// Runs `func` plainly, and what it is lowered to in several orders of its threads; the results must be the same.
-fn check(func: &PrimFunc, dims: &[i64]) -> PrimFunc {
+pub(in crate::tir::transform) fn check(func: &PrimFunc, dims: &[i64]) -> PrimFunc {
     let mut want = arguments(func, dims);
     Program::compile(func).unwrap().run(&mut want).unwrap();
     let lowered = lower(func).unwrap_or_else(|err| panic!("{err}\n{func}"));
@@ -44,7 +44,17 @@ fn check(func: &PrimFunc, dims: &[i64]) -> PrimFunc {
 }
 
 /// `x w` in tiles of 4 × 4 × 4, whose operands are in shared memory.
-pub(super) fn tiled(m: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimFunc {
+fn tiled(m: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimFunc {
+    tiled_with(m, n, k, &[])
+}
+
+/// The same; the loop over groups of terms has these annotations.
+pub(in crate::tir::transform) fn tiled_with(
+    m: PrimExpr,
+    n: PrimExpr,
+    k: PrimExpr,
+    hints: &[&str],
+) -> PrimFunc {
     let x = te::placeholder("x", [m.clone(), k.clone()], I64);
     let w = te::placeholder("w", [k.clone(), n.clone()], I64);
     let r = te::reduce_axis("r", k);
@@ -79,10 +89,13 @@ pub(super) fn tiled(m: PrimExpr, n: PrimExpr, k: PrimExpr) -> PrimFunc {
     ] {
         s.bind(target, tag).unwrap();
     }
+    for hint in hints {
+        s.annotate(ro, hint, true).unwrap();
+    }
     s.into_func()
 }
 
-fn barriers(func: &PrimFunc) -> usize {
+pub(in crate::tir::transform) fn barriers(func: &PrimFunc) -> usize {
     let mut count = 0;
     let mut without = Without { left: usize::MAX, seen: &mut count };
     let _ = without.mutate_stmt(&func.body);
@@ -90,9 +103,9 @@ fn barriers(func: &PrimFunc) -> usize {
 }
 
 /// Removes the barrier number `left`.
-struct Without<'a> {
-    left: usize,
-    seen: &'a mut usize,
+pub(in crate::tir::transform) struct Without<'a> {
+    pub(in crate::tir::transform) left: usize,
+    pub(in crate::tir::transform) seen: &'a mut usize,
 }
 
 impl Mutator for Without<'_> {
