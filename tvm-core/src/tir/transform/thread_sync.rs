@@ -119,14 +119,18 @@ impl Sync {
                 Stmt::seq(stmts)
             }
             Stmt::IfThenElse(node) => {
-                let mut alone = Accesses::default();
-                let (_, new_alone) = self.branch(node, &mut alone);
-                let (head, new) = self.branch(node, pending);
+                let mut after = pending.clone();
+                let (head, new) = self.branch(node, &mut after);
                 // One barrier before the branch, instead of one inside of it and one after it.
-                if !head && barriers(&new_alone) < barriers(&new) {
-                    *pending = alone;
-                    return with_barrier(true, new_alone);
+                if !head && barriers(&new) > 0 {
+                    let mut alone = Accesses::default();
+                    let (_, new_alone) = self.branch(node, &mut alone);
+                    if barriers(&new_alone) < barriers(&new) {
+                        *pending = alone;
+                        return with_barrier(true, new_alone);
+                    }
                 }
+                *pending = after;
                 with_barrier(head, new)
             }
             Stmt::While(node) => {
