@@ -64,7 +64,7 @@ class Case:
     """A model in a variant: its file, its inputs, and what onnxruntime makes of them."""
 
     def __init__(self, args, spec, variant):
-        built = spec["kind"] in ("minilm", "mobilenet")
+        built = spec["kind"] in ("minilm", "mobilenet") or spec["kind"].startswith("light_")
         fields = {"quantized": True} if variant == "int8" else {"symbolic": True} if variant == "symbolic" and built else {}
         if spec["kind"] == "shipped" and not os.path.exists(os.path.join(args.data, "packages", spec["model"])):
             raise Skipped("the package is not installed")

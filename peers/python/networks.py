@@ -108,7 +108,22 @@ def light(s):
     model.ir_version = 8
     feeds = {inputs[0].name: rng.random((1, 3, 224, 224), dtype=np.float32)}
     spread_logits(model, feeds)
+    if s.get("symbolic"):
+        free_batch(graph)
     return model, feeds
+
+
+def free_batch(graph):
+    """Makes the batch, which is 1, a dimension `n` of the graph."""
+    for it in (*graph.input, *graph.output):
+        it.type.tensor_type.shape.dim[0].dim_param = "n"
+    del graph.value_info[:]
+    shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
+    for it in graph.initializer:
+        if it.name in shapes and nh.to_array(it)[0] == 1:
+            rest = nh.to_array(it)[1:]
+            # One extent may be inferred; 0 is that of the input.
+            it.CopyFrom(nh.from_array(np.array([0 if -1 in rest else -1, *rest], np.int64), it.name))
 
 
 def weight(user, place, shape, rng):

@@ -125,6 +125,12 @@ fn zoo(rows: &mut Vec<Row>) {
         let work = light(name);
         rows.push(work.row(0).named(name).ratio(1.05).ours(&work).peers(&PEERS, &work).long(!short));
     }
+    for (name, short) in ZOO {
+        let (symbolic, fixed) =
+            (Work::network(&format!("light_{name}"), &json!({"symbolic": true})), light(name));
+        let row = symbolic.row(5).named(format!("{name}, batch 1")).ratio(1.1).ours(&symbolic);
+        rows.push(row.against("tvm, fixed shapes", &fixed).long(!short));
+    }
 }
 
 fn depthwise(rows: &mut Vec<Row>) {
@@ -175,6 +181,9 @@ fn digits(rows: &mut Vec<Row>) {
         let work = Work::network("digits", &json!({"batch": batch, "path": path}));
         let row = work.row(6).named(format!("batch {batch}")).ratio(0.6).ours(&work);
         rows.push(row.peers(&["ort", "tract", "openvino", "rten"], &work));
+        let symbolic = Work::network("digits", &json!({"batch": batch, "path": path, "symbolic": true}));
+        let row = symbolic.row(5).named(format!("digits, batch {batch}")).ratio(1.1).ours(&symbolic);
+        rows.push(row.against("tvm, fixed shapes", &work));
     }
 }
 
@@ -280,7 +289,7 @@ mod tests {
         let count = |group: usize| rows.iter().filter(|row| row.group == group).count();
         let counts: Vec<usize> = (0..GROUPS.len()).map(count).collect();
         let runs = SHIPPED.iter().map(|(_, runs)| runs.len()).sum();
-        assert_eq!(counts, [9, 2, runs, 6, 6, 8, 2, 11, 11, 1, 3, 11, 3]);
+        assert_eq!(counts, [9, 2, runs, 6, 6, 19, 2, 11, 11, 1, 3, 11, 3]);
         assert!(
             rows.iter().all(|row| row.contestants.first().is_some_and(|it| it.engine.starts_with("tvm")))
         );

@@ -46,6 +46,7 @@ impl Pass {
         relax::transform::lambda_lift,
         relax::transform::legalize_ops,
         relax::transform::rewrite_dataflow_reshape,
+        relax::transform::specialize_batch,
         relax::transform::static_plan_block_memory,
         relax::transform::to_mixed_precision,
         relax::transform::zero_outputs,

@@ -19,6 +19,7 @@ pub fn default_build() -> Pass {
             relax::fold_batch_norm(),
             relax::dead_code_elimination(),
             relax::to_mixed_precision(),
+            relax::specialize_batch(),
             relax::convert_layout(),
             relax::legalize_ops(),
             relax::fold_constant(),

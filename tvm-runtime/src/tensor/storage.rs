@@ -105,12 +105,15 @@ impl Storage {
     }
 
     /// `len` zero bytes on pages of their own, from the start of a large page on. The system gets them back when they are freed.
+    /// The last page is a large one as well where that takes an eighth more memory at most.
     fn map_zeros(len: usize) -> Option<Storage> {
-        let mut map = memmap2::MmapMut::map_anon(len.checked_add(LARGE_PAGE)?).ok()?;
+        let whole = len.checked_next_multiple_of(LARGE_PAGE)?;
+        let pages = if whole - len <= len / 8 { whole } else { len };
+        let mut map = memmap2::MmapMut::map_anon(pages.checked_add(LARGE_PAGE)?).ok()?;
         let start = map.as_ptr().addr().wrapping_neg() & (LARGE_PAGE - 1);
-        let bytes = map.get_mut(start..start + len)?;
+        let bytes = map.get_mut(start..start + pages)?;
         // SAFETY: these are bytes of the new mapping.
-        unsafe { advise_huge_pages(bytes.as_mut_ptr(), len) };
+        unsafe { advise_huge_pages(bytes.as_mut_ptr(), pages) };
         let ptr = NonNull::from(bytes).cast();
         Some(Storage::new(ptr, len, Device::cpu(), true, Owner::Mapped(map)))
     }

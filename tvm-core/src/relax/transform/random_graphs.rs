@@ -222,7 +222,13 @@ impl Graph {
     }
 }
 
+/// A random graph, and arguments for two images.
 pub(super) fn random_graph(seed: u64) -> (IRModule, Vec<Value>) {
+    random_graph_for(seed, 2)
+}
+
+/// A random graph, and arguments for `images`.
+pub(super) fn random_graph_for(seed: u64, images: i64) -> (IRModule, Vec<Value>) {
     let mut graph = Graph::new(seed);
     for _ in 0..12 {
         if let Some(var) = graph.step(2) {
@@ -235,7 +241,7 @@ pub(super) fn random_graph(seed: u64) -> (IRModule, Vec<Value>) {
     let params = graph.params.clone();
     let args = params.iter().map(|param| {
         let dims = graph.dims(param);
-        let shape: Vec<i64> = dims.iter().map(|it| it.as_int().unwrap_or(2)).collect();
+        let shape: Vec<i64> = dims.iter().map(|it| it.as_int().unwrap_or(images)).collect();
         graph.numbers(&shape).into()
     });
     let args: Vec<Value> = args.collect();

@@ -23,6 +23,8 @@ pub(super) struct Tables<'a> {
     packed: IndexSet<Arc<str>>,
     constants: Vec<Constant>,
     interned: FxHashMap<Key, ConstIdx>,
+    /// The constant tensors of each shape and element type.
+    tensors: FxHashMap<(Box<[i64]>, DataType), Vec<(ConstIdx, Tensor)>>,
 }
 
 /// Key of an interned constant: constants with equal keys are one.
@@ -45,6 +47,7 @@ impl<'a> Tables<'a> {
             packed: IndexSet::new(),
             constants: Vec::new(),
             interned: FxHashMap::default(),
+            tensors: FxHashMap::default(),
         }
     }
 
@@ -64,8 +67,20 @@ impl<'a> Tables<'a> {
         PackedIdx(self.packed.insert_full(name.clone()).0 as u32)
     }
 
+    /// The index of a tensor; tensors of the same bytes are one, as functions may pack the same weights.
     pub(super) fn tensor(&mut self, tensor: &Tensor) -> ConstIdx {
         let key = Key::Tensor(tensor.data_ptr().addr(), tensor.shape().into(), tensor.dtype());
+        if let Some(known) = self.interned.get(&key) {
+            return *known;
+        }
+        let alike = self.tensors.entry((tensor.shape().into(), tensor.dtype())).or_default();
+        let same = |other: &Tensor| matches!((tensor.bytes(), other.bytes()), (Ok(a), Ok(b)) if a == b);
+        if let Some((known, _)) = alike.iter().find(|(_, other)| same(other)) {
+            self.interned.insert(key, *known);
+            return *known;
+        }
+        let made = ConstIdx(self.constants.len() as u32);
+        alike.push((made, tensor.clone()));
         self.intern(key, || Constant::Tensor(tensor.clone()))
     }
 

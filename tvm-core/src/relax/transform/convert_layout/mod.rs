@@ -32,6 +32,7 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::DataType;
 
 use super::calls::bound_call;
+use super::specialize_batch::EXPECTED_BATCH;
 use crate::ir::{Attrs, IRModule, Op, Span, Type, Var, VarId};
 use crate::pass::{Choices, Pass, function_pass};
 use crate::relax::analysis::type_of_arg;
@@ -58,6 +59,7 @@ pub fn convert_layout() -> Pass {
             module,
             machine,
             use_winograd: context.config.winograd,
+            expected_batch: func.attrs.int(EXPECTED_BATCH).unwrap_or(1),
             weight_bytes: winograd::weight_bytes(&machine, func),
             sums_pairs: context.config.sums_pairs() && machine.bf16_dot,
             users: plain::Users::of(func),
@@ -76,6 +78,8 @@ struct Converter<'a> {
     module: &'a IRModule,
     machine: Machine,
     use_winograd: bool,
+    /// Number of images where it is not known.
+    expected_batch: i64,
     /// Bytes of weights that one core reads in a cycle.
     weight_bytes: f64,
     /// True if products of `bf16` may be summed in pairs.

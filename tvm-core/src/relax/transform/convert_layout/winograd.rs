@@ -32,7 +32,7 @@ struct Shape {
     inputs: Blocks,
     /// Channels of the result.
     outputs: Blocks,
-    /// Number of images, 1 if it is not known.
+    /// Number of images; what the function expects if it is not known.
     images: i64,
     /// Height and width of the result, or what they are expected to be.
     size: [i64; 2],
@@ -79,7 +79,7 @@ impl Converter<'_> {
         };
         let result = infer_type(&call.clone().into(), self.module).ok()?;
         let [images, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
-        let images = images.as_int().unwrap_or(1);
+        let images = images.as_int().unwrap_or(self.expected_batch);
         let shape = Shape { inputs, outputs, images, size: [expected(height)?, expected(width)?] };
         let winograd = self.fastest(&shape).filter(|_| inputs.is_exact())?;
         let kernel = weights(&winograd, weight, &shape)?;
