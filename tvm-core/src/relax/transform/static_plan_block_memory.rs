@@ -3,8 +3,9 @@
 //! Requires explicit allocations (`CallTIRRewrite`). The tensors of a function whose sizes are constant lie in one storage
 //! per device, the arena, at offsets where tensors that are alive at the same time do not overlap. The
 //! [maximum](crate::ir::Var::bound) of a dimension makes such sizes constant; a run in which a tensor is larger ends with an
-//! error. A tensor of another size takes over a storage of the same body that is proved to be of the same size. Memory is
-//! taken over after the last use of every value that may share it.
+//! error. Tensors whose sizes are multiples of one product of dimensions, as those of a batch, lie in an arena of their own:
+//! its offsets are multiples of that product. A tensor of another size takes over a storage of the same body that is proved to be
+//! of the same size. Memory is taken over after the last use of every value that may share it.
 //!
 //! A tensor whose memory [escapes](crate::relax::analysis::Aliases), or that is updated in place, keeps memory of its own:
 //! a run decides by the handles of a storage whether something else uses the tensor in it. Ensures:
@@ -28,7 +29,7 @@ use tvm_runtime::ALIGNMENT;
 use self::arena::{LiveRange, pack};
 use crate::ir::{AttrValue, Attrs, FirstError, IrError, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
-use crate::relax::analysis::{Aliases, last_uses, prove_equal};
+use crate::relax::analysis::{Aliases, bound_dims, last_uses, prove_equal, simplify_dim};
 use crate::relax::mutator::{walk_binding, walk_function};
 use crate::relax::op::device::DEVICE;
 use crate::relax::op::memory::{self, dtype_of};
@@ -89,10 +90,11 @@ struct Storage {
     free: bool,
 }
 
-/// The tensors of known size on one device.
+/// The tensors on one device whose sizes are multiples of `unit`.
 struct Arena {
     storage: usize,
     device: Option<AttrValue>,
+    unit: PrimExpr,
     tenants: Vec<Tenant>,
     /// The sum of the tenants' sizes.
     sum: u64,
@@ -101,7 +103,7 @@ struct Arena {
 /// A tensor in an arena.
 struct Tenant {
     var: VarId,
-    /// Size in bytes, a multiple of the alignment.
+    /// Size in bytes for each unit, a multiple of the alignment.
     size: u64,
     /// True if the extents of the tensor are symbolic, and `size` is their bound.
     bounded: bool,
@@ -110,7 +112,8 @@ struct Tenant {
 /// Where a tensor lies.
 struct Place {
     storage: usize,
-    offset: u64,
+    /// In bytes.
+    offset: PrimExpr,
     /// Size of the place, if the tensor might be larger.
     max_bytes: Option<u64>,
 }
@@ -119,6 +122,8 @@ struct Place {
 struct Plan {
     aliases: Aliases,
     updated: FxHashSet<VarId>,
+    /// The dimensions that parameters bind.
+    dims: FxHashSet<VarId>,
     /// For each allocation, the binding that uses its memory last, through whatever alias.
     last_uses: FxHashMap<VarId, VarId>,
     /// Position of each binding in the order in which bindings end. Of two branches, one comes after the other.
@@ -135,7 +140,13 @@ impl Plan {
         let aliases = Aliases::new(func);
         let mut updated = Updated { aliases: &aliases, memory: FxHashSet::default() };
         updated.visit_function(func);
+        let mut dims = FxHashSet::default();
+        let mut bind = |dim: &Var| {
+            dims.insert(dim.id());
+        };
+        func.params.iter().for_each(|param| bound_dims(param.ty(), &mut bind));
         Plan {
+            dims,
             updated: updated.memory,
             last_uses: last_uses(func, |var| aliases.of(var)),
             aliases,
@@ -166,10 +177,13 @@ impl Plan {
                 let device = call.attrs.get(DEVICE);
                 let bounded = size.as_int().is_none();
                 if let Some(size) = self.max_bytes(binding.var.ty()) {
-                    self.rent(Tenant { var: id, size, bounded }, device, outer);
+                    self.rent(Tenant { var: id, size, bounded }, PrimExpr::index(1), device, outer);
+                } else if let Some((size, unit)) = self.units(&size) {
+                    self.rent(Tenant { var: id, size, bounded: false }, unit, device, outer);
                 } else if bounded {
                     let storage = self.take_over(id, size, device, start);
-                    self.places.insert(id, Place { storage, offset: 0, max_bytes: None });
+                    let offset = PrimExpr::index(0);
+                    self.places.insert(id, Place { storage, offset, max_bytes: None });
                     dying.entry(last_use).or_default().push(storage);
                 }
             }
@@ -181,13 +195,13 @@ impl Plan {
         self.storages[start..].iter_mut().for_each(|it| it.free = false);
     }
 
-    /// Adds `tenant` to the arena of `device`, which is allocated before the binding `outer` or earlier. If the arena might
-    /// become too large for an `i64`, the tensor keeps memory of its own.
-    fn rent(&mut self, tenant: Tenant, device: Option<&AttrValue>, outer: VarId) {
-        let found = self.arenas.iter().position(|it| it.device.as_ref() == device);
-        let at = found.unwrap_or_else(|| {
+    /// Adds `tenant` to the arena of `device` and `unit`, which is allocated before the binding `outer` or earlier. If the arena
+    /// might become too large for an `i64`, the tensor keeps memory of its own.
+    fn rent(&mut self, tenant: Tenant, unit: PrimExpr, device: Option<&AttrValue>, outer: VarId) {
+        let fits = |it: &Arena| it.device.as_ref() == device && prove_equal(&it.unit, &unit);
+        let at = self.arenas.iter().position(fits).unwrap_or_else(|| {
             let storage = self.storage(PrimExpr::index(0), device, outer);
-            self.arenas.push(Arena { storage, device: device.cloned(), tenants: Vec::new(), sum: 0 });
+            self.arenas.push(Arena { storage, device: device.cloned(), unit, tenants: Vec::new(), sum: 0 });
             self.arenas.len() - 1
         });
         let arena = &mut self.arenas[at];
@@ -200,14 +214,15 @@ impl Plan {
 
     /// Assigns offsets to the tenants of all arenas.
     fn pack_arenas(&mut self) {
-        for Arena { storage, tenants, .. } in std::mem::take(&mut self.arenas) {
+        for Arena { storage, unit, tenants, .. } in std::mem::take(&mut self.arenas) {
             let ranges = tenants.iter().map(|it| {
                 let last = self.times[&self.last_uses[&it.var]];
                 LiveRange { size: it.size, first: self.times[&it.var], last }
             });
             let (offsets, size) = pack(&ranges.collect::<Vec<_>>());
-            self.storages[storage].size = PrimExpr::index(size as i64);
+            self.storages[storage].size = PrimExpr::index(size as i64) * &unit;
             for (Tenant { var, size, bounded }, offset) in tenants.into_iter().zip(offsets) {
+                let offset = PrimExpr::index(offset as i64) * &unit;
                 self.places.insert(var, Place { storage, offset, max_bytes: bounded.then_some(size) });
             }
         }
@@ -232,6 +247,26 @@ impl Plan {
         self.storages.push(Storage { var, size, device: device.cloned(), free: false });
         self.allocated.entry(before).or_default().push(index);
         index
+    }
+
+    /// `size` as a number of bytes, rounded up to a multiple of the alignment, times a product of dimensions that parameters bind;
+    /// `None` if it has no such factor, or rounding takes more than an eighth of it.
+    fn units(&self, size: &PrimExpr) -> Option<(u64, PrimExpr)> {
+        let (mut bytes, mut unit) = (1i64, PrimExpr::index(1));
+        let mut factors = vec![simplify_dim(size)];
+        while let Some(factor) = factors.pop() {
+            match &factor {
+                PrimExpr::IntImm(it) => bytes = bytes.checked_mul(it.value)?,
+                PrimExpr::Binary(it) if it.op == BinaryOp::Mul => {
+                    factors.extend([it.a.clone(), it.b.clone()])
+                }
+                PrimExpr::Var(var) if self.dims.contains(&var.id()) => unit = unit * &factor,
+                _ => return None,
+            }
+        }
+        let bytes = u64::try_from(bytes).ok()?;
+        let rounded = bytes.checked_next_multiple_of(ALIGNMENT as u64)?;
+        (unit.as_int().is_none() && rounded - bytes <= bytes / 8).then_some((rounded, unit))
     }
 
     /// The largest size of a tensor whose dimensions are known or bounded, rounded up to a multiple of the alignment.
@@ -311,7 +346,7 @@ impl Plan {
     fn place(&self, binding: &Binding, place: &Place) -> Result<Binding, IrError> {
         let Some(call) = allocation(&binding.value) else { return Ok(binding.clone()) };
         let storage = Arg::from(&self.storages[place.storage].var);
-        let offset = Arg::Prim(PrimExpr::index(place.offset as i64));
+        let offset = Arg::Prim(place.offset.clone());
         let args = [storage, offset].into_iter().chain(call.args.iter().cloned());
         let mut attrs = memory::dtype_attr(dtype_of(call)?);
         if let Some(bytes) = place.max_bytes {

@@ -111,6 +111,42 @@ fn tensors_of_all_sizes_share_the_arena() {
 }
 
 #[test]
+fn tensors_whose_sizes_are_multiples_of_a_dimension_share_an_arena() {
+    let mut module = IRModule::new();
+    let shape = |n: &Var, width: i64| vec![PrimExpr::from(n), PrimExpr::index(width)];
+    let resize = |from: i64, to: i64| {
+        let n = Var::index("n");
+        compute("resize", &[("x", shape(&n, from))], shape(&n, to), |bufs, at| {
+            bufs[0].load([at[0].clone(), at[1].clone().floormod(from)])
+        })
+    };
+    let batch = Var::index("batch");
+    let ty = |width: i64| f32s(&shape(&batch, width));
+    let x = Var::new("x", ty(32));
+    let (mut last, mut bindings) = (x.clone(), Vec::new());
+    // The tensor of 5 elements for each unit is not rounded up to 16: it has a storage of its own.
+    for (from, to) in [(32, 64), (64, 16), (16, 150), (150, 5), (5, 48), (48, 32), (32, 1)] {
+        let gv = add_prim(&mut module, resize(from, to));
+        let (y, binding) = bind("y", ty(to), call_tir(&gv, &[(&last).into()], ty(to)));
+        bindings.push(binding);
+        last = y;
+    }
+    add(&mut module, function("main", &[&x], bindings, last));
+    let (plain, planned) = (lower(&module, false), lower(&module, true));
+    assert_eq!(storages(&planned), [-1; 3], "the arena, the tensor of 5 elements, the result");
+    for n in [0, 1, 3, 7] {
+        let values: Vec<f32> = (0..32 * n).map(|it| it as f32).collect();
+        let x = Value::from(Tensor::from_vec(values, &[n, 32]).unwrap());
+        let mut workspace = Workspace::new();
+        let got = planned.invoke_in(&mut workspace, "main", std::slice::from_ref(&x)).unwrap();
+        assert_eq!(elements(&got), elements(&plain.invoke("main", &[x]).unwrap()));
+        // 64 and 16 floats, then 16 and 150 rounded up to 160, are alive at the same time.
+        let (arena, five) = (n * 4 * (160 + 16), n * 4 * 5);
+        assert_eq!(workspace.bytes() as i64, arena + five, "{n}");
+    }
+}
+
+#[test]
 fn branches_share_memory_and_keep_that_of_the_outer_body() {
     let mut module = IRModule::new();
     let n = || vec![PrimExpr::index(16)];
