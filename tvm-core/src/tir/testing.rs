@@ -7,8 +7,10 @@ use super::interp::{self, Value};
 use super::schedule::{BlockRV, Factor, LoopRV, SRef, Schedule, ScheduleError};
 use super::transform::PRAGMA_UNROLL;
 use super::{
-    Block, BlockRealize, Buffer, For, ForKind, IndexMap, Param, PrimExpr, PrimFunc, Scope, Stmt, TensorIntrin,
+    Block, BlockRealize, Buffer, For, ForKind, IndexMap, Param, PrimExpr, PrimFunc, Scope, Stmt,
+    TensorIntrin, substitute_expr,
 };
+use crate::arith::dims::simplify_dim;
 use crate::ir::Var;
 use crate::te;
 use tvm_testing::Rng;
@@ -49,11 +51,9 @@ pub(crate) fn stencil(h: PrimExpr, w: PrimExpr) -> PrimFunc {
 
 /// Arguments for `func`; `dims` are the extents of its symbolic dimensions, in order.
 pub(crate) fn arguments(func: &PrimFunc, dims: &[i64]) -> Vec<Value> {
-    let symbols = func.symbolic_dims();
-    let extent = |expr: &PrimExpr| match expr.as_var() {
-        Some(var) => dims[symbols.iter().position(|it| it == var).unwrap()],
-        None => expr.as_int().unwrap(),
-    };
+    let values = func.symbolic_dims().into_iter().zip(dims);
+    let values = values.map(|(var, value)| (var.id(), PrimExpr::index(*value))).collect();
+    let extent = |expr: &PrimExpr| simplify_dim(&substitute_expr(expr, &values)).as_int().unwrap();
     let value = |(i, param): (usize, &Param)| {
         let shape: Vec<i64> = param.buffer().unwrap().shape.iter().map(extent).collect();
         let len: i64 = shape.iter().product();

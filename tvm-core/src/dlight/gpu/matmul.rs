@@ -136,7 +136,7 @@ impl Tile {
 
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
-    let Some(product) = Product::of(&info, limits) else { return Ok(None) };
+    let Some(product) = Product::of(&info, limits, false) else { return Ok(None) };
     let mut fork = s.clone();
     if let Some(parts) = Parts::of(&info)
         && let Ok(Some(text)) = parts.schedule(&mut fork, &info, limits)
@@ -182,16 +182,21 @@ pub(super) fn tile(
         }
         copies.push((copy, lanes));
     }
-    let outer = batch.len() + 2;
     let init = s.decompose_reduction(block, ko)?;
     // From outside to inside: each step is about what the threads of the kernel so far share.
-    if !batch.is_empty() {
+    let count = iterations(product.batch.iter().map(|&at| &info.axes[at]));
+    let apart = !batch.is_empty() && count.is_some_and(|count| count <= limits.grid[2]);
+    if apart {
         let fused = s.fuse_n(&batch)?;
         s.bind(fused, ThreadTag::BlockIdxZ)?;
+        s.bind(io, ThreadTag::BlockIdxX)?;
+    } else {
+        // The grid is large along this axis alone.
+        let fused = s.fuse_n(&[&batch[..], &[io]].concat())?;
+        s.bind(fused, ThreadTag::BlockIdxX)?;
     }
-    s.bind(io, ThreadTag::BlockIdxX)?;
     s.bind(jo, ThreadTag::BlockIdxY)?;
-    let outer = if batch.is_empty() { outer } else { 3 };
+    let outer = if apart { 3 } else { 2 };
     for (copy, lanes) in copies {
         // The loops inside of that over groups of terms.
         if !distribute(s, copy, outer + 1, lanes)? {
@@ -277,10 +282,12 @@ pub(super) struct Product {
 }
 
 impl Product {
-    pub(super) fn of(info: &BlockInfo, limits: &GpuLimits) -> Option<Product> {
+    /// The product that the block of `info` computes. All axes of a side but the last one count as axes of the batch if there are
+    /// `several`; otherwise a side has one axis.
+    pub(super) fn of(info: &BlockInfo, limits: &GpuLimits, several: bool) -> Option<Product> {
         let [a, b] = &info.loads[..] else { return None };
-        let first = Product::of_operands(info, [0, 1], [a, b], limits);
-        first.or_else(|| Product::of_operands(info, [1, 0], [b, a], limits))
+        let first = Product::of_operands(info, [0, 1], [a, b], limits, several);
+        first.or_else(|| Product::of_operands(info, [1, 0], [b, a], limits, several))
     }
 
     /// True if the terms of this operand are neighbours in memory.
@@ -306,6 +313,7 @@ impl Product {
         operands: [usize; 2],
         [a, b]: [&BufferLoad; 2],
         limits: &GpuLimits,
+        several: bool,
     ) -> Option<Product> {
         let store = info.store.as_ref().filter(|_| info.reduces && !info.shifted)?;
         let (mut batch, mut rows, mut columns, mut terms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -320,15 +328,17 @@ impl Product {
         }
         // Indices are axes themselves, so that the parts of a tile are copied without gaps.
         let plain = |load: &BufferLoad| load.indices.iter().all(|index| index.as_var().is_some());
+        for side in [&mut rows, &mut columns].into_iter().filter(|_| several) {
+            batch.extend(side.drain(..side.len().saturating_sub(1)));
+        }
+        batch.sort_unstable();
         let ([row], [column], [term]) = (&rows[..], &columns[..], &terms[..]) else { return None };
         let large = [row, column, term]
             .into_iter()
             .all(|&at| info.axes[at].extent.as_int().is_none_or(|extent| extent >= LEAST));
-        let blocks = iterations(batch.iter().map(|&at| &info.axes[at]));
-        let few = blocks.is_some_and(|count| count <= limits.grid[2]);
         // A thread reads its results column by column from rows that follow each other.
         let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);
-        (large && few && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
+        (large && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
             .then_some(Product { operands, batch, row: *row, column: *column, term: *term })
     }
 }

@@ -154,11 +154,34 @@ fn batches_of_any_size_are_products() {
     }
 }
 
+/// Each row of an image is a product, or its rows together if they have a known length.
+#[test]
+fn images_of_any_size_are_products() {
+    let [n, h, w] = ["n", "h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let small = Conv { pad: 1, image: [h.clone(), w.clone()], ..Conv::new([4, 33], [7, 9], [3, 3]) };
+    // That each window is inside of the padded image is not proved for strides: a kernel of its own pads it.
+    let strided = Conv { stride: 2, ..small.clone() }.with_epilogue();
+    assert_eq!(rules(&strided), ["conv", "fallback"]);
+    check(&strided, &[6, 5]);
+    let cases = [
+        Conv { window: [1, 1], channels: [32, 40], pad: 0, ..small.clone() },
+        Conv { layouts: ["NHWC", "HWIO"], ..small.clone() },
+        Conv { groups: 2, channels: [8, 66], ..small.clone() },
+    ];
+    one_kernel(&small.func(), &[&[7, 9], &[1, 1], &[40, 3], &[2, 70]]);
+    for conv in cases {
+        one_kernel(&conv.with_epilogue(), &[&[6, 5], &[3, 66]]);
+    }
+    let rows = Conv { image: [h, 9.into()], ..small.clone() };
+    one_kernel(&rows.with_epilogue(), &[&[7], &[1]]);
+    let batch = Conv { batch: n, ..small };
+    one_kernel(&batch.with_epilogue(), &[&[2, 7, 9], &[0, 4, 4], &[3, 1, 65]]);
+}
+
 /// What is no product of large enough matrices of known form stays as it is.
 #[test]
 fn other_convolutions_stay() {
     let small = Conv { pad: 1, ..Conv::new([4, 33], [7, 9], [3, 3]) };
-    let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
     let cases = [
         // Depthwise: no rows.
         Conv { channels: [36, 36], groups: 36, ..small.clone() },
@@ -167,8 +190,6 @@ fn other_convolutions_stay() {
         Conv { channels: [3, 33], ..small.clone() },
         Conv { image: [5, 5].map(PrimExpr::index), ..small.clone() },
         Conv { channels: [8, 32], groups: 2, ..small.clone() },
-        // The width is a divisor.
-        Conv { image: [h, w], ..small.clone() },
     ];
     for conv in cases {
         let func = conv.func();
