@@ -45,6 +45,7 @@ impl Pass {
         relax::transform::kill_after_last_use,
         relax::transform::lambda_lift,
         relax::transform::legalize_ops,
+        relax::transform::place_programs,
         relax::transform::rewrite_dataflow_reshape,
         relax::transform::static_plan_block_memory,
         relax::transform::to_mixed_precision,

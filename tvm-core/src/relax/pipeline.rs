@@ -28,6 +28,7 @@ pub fn default_build() -> Pass {
             relax::fuse_ops(),
             relax::fuse_tir(),
             relax::rewrite_dataflow_reshape(),
+            relax::place_programs(),
             relax::zero_outputs().mandatory(),
             relax::call_tir_rewrite(),
             relax::static_plan_block_memory(),

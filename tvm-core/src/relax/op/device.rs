@@ -10,6 +10,9 @@ use crate::ir::{AttrKind, Attrs, IrError, MemoryEffect, OpDef, TensorType, Type}
 /// `to_vdevice`: a tensor on another device.
 pub const TO_VDEVICE: &str = "to_vdevice";
 
+/// `shape_to_tensor`: a vector of the extents of a shape.
+pub(crate) const SHAPE_TO_TENSOR: &str = "shape_to_tensor";
+
 /// Attribute that names a device: of [`TO_VDEVICE`], and of allocations that are not on the default device.
 pub const DEVICE: &str = "device";
 
