@@ -45,6 +45,15 @@ fn out_of_nothing(x: Tensor<i64, n>) -> (Tensor<i64, n>, Tensor<i64, n>) {
     (to_vdevice(y, device = "cuda"), moved)
 }
 
+#[relax::func(name = "main")]
+fn placed(x: Tensor<f32, n, 3>) -> Tensor<f32, n, 2> {
+    let w = constant::<f32, 3, 2>([1.0, -1.0, 0.5, 2.0, 3.0, 0.25]);
+    let h = relu(matmul(x, w));
+    let doubled = add(h, h, place = "cpu");
+    let scaled = add(exp(doubled * 0.25, place = "cpu"), constant::<f32, 2>([0.5, -0.5]), place = "cpu");
+    softmax(scaled + h, axis = 1)
+}
+
 fn compare(there: &tvm::runtime::vm::Vm) {
     let here = compile_module(&in_one_place::module().unwrap(), &Target::host()).unwrap();
     for n in [1i64, 4, 4, 0, 7] {
@@ -69,6 +78,20 @@ fn a_part_runs_on_the_host() {
         assert!(!launched.iter().any(|it| it.contains("exp")), "{launched:?}");
         // The argument and what comes from the host, four times; and one of the constants, once.
         assert_eq!(log("upload").len(), 9);
+    });
+}
+
+/// `doubled * 0.25` has no place: it is on the GPU, between operators on the host.
+#[test]
+fn operators_say_where_they_compute() {
+    on_gpu("places::operators_say_where_they_compute", "", || {
+        let vm = compile_module(&placed::module().unwrap(), &Target::cuda()).unwrap();
+        let names: Vec<&str> = vm.executable().kernels.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["fused_matmul_relu", "add_on_host", "multiply", "fused_exp_add_1_on_host", "add", "softmax"]
+        );
+        compare(&vm);
     });
 }
 
@@ -172,5 +195,34 @@ fn an_artifact_has_kernels_for_both_places() {
         assert_eq!(vm.backend(), Backend::Device);
         compare(&vm);
         assert!(!log("launch").iter().any(|it| it.contains("exp")));
+    });
+}
+
+#[test]
+fn nodes_of_an_onnx_model_run_on_the_host() {
+    on_gpu("places::nodes_of_an_onnx_model_run_on_the_host", "", || {
+        let file = "examples/data/digits_cnn/model.onnx";
+        let data = (0..2 * 64).map(|i| (i * 7 % 17) as f32 / 16.0).collect();
+        let x = Tensor::from_vec::<f32>(data, &[2, 1, 8, 8]).unwrap();
+        let want = Model::onnx(file).unwrap().compile().unwrap().run([&x]).unwrap();
+        // Alone; neighbours; all nodes of an operator, between nodes on the GPU; all but the first nodes.
+        let tail = ["conv3", "skip", "relu3", "flatten", "fc1", "relu4", "fc2", "softmax"];
+        for places in [&["Softmax"][..], &["fc2", "softmax"], &["Relu", "Add"], &tail] {
+            let mut model = Model::onnx(file).unwrap().target(Target::cuda());
+            for name in places {
+                model = model.place(name, Device::cpu());
+            }
+            let before = ["launch", "download"].map(|it| log(it).len());
+            let got = model.compile().unwrap().run([&x]).unwrap();
+            assert_eq!(got[0].device(), Device::cpu());
+            assert_close(&got[0].to_vec::<f32>().unwrap(), &want[0].to_vec::<f32>().unwrap());
+            let launched = &log("launch")[before[0]..];
+            let downloads = log("download").len() - before[1];
+            if places.contains(&"softmax") || places[0] == "Softmax" {
+                assert!(!launched.iter().any(|it| it.contains("softmax")), "{launched:?}");
+                // What the first node on the host takes: one tensor, or two for the last.
+                assert!(downloads <= 2, "{places:?}: {downloads}");
+            }
+        }
     });
 }

@@ -52,7 +52,7 @@ fn an_artifact_gives_what_the_model_gives() {
     let (_, err) = refused(&["run", &artifact, "--fill", "ones", "--dim", "n=3"]);
     assert!(
         err.contains(
-            "is compiled already: --dim, --shape, --sequence, --absent, --precision and --fast-math are for models"
+            "is compiled already: --dim, --shape, --sequence, --absent, --place, --precision and --fast-math are for models"
         ),
         "{err}"
     );

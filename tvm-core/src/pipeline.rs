@@ -46,6 +46,7 @@ impl Pass {
         relax::transform::lambda_lift,
         relax::transform::legalize_ops,
         relax::transform::place_programs,
+        relax::transform::realize_places,
         relax::transform::rewrite_dataflow_reshape,
         relax::transform::static_plan_block_memory,
         relax::transform::to_mixed_precision,

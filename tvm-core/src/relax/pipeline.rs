@@ -10,6 +10,7 @@ pub fn default_build() -> Pass {
     Sequential::built_in(
         "default_build",
         vec![
+            relax::realize_places(),
             relax::canonicalize_bindings(),
             relax::lambda_lift(),
             relax::canonicalize_bindings(),
