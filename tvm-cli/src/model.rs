@@ -70,8 +70,8 @@ pub(crate) struct Options {
 /// The place of a node or an operator, given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    name: String,
-    device: Device,
+    pub(crate) name: String,
+    pub(crate) device: Device,
 }
 
 impl FromStr for Place {
@@ -200,6 +200,11 @@ impl Options {
             DimOption::Range(low, high) => Some(format!("{}={low}..{high}", it.name)),
         };
         self.dims.iter().filter_map(range).collect()
+    }
+
+    /// The places of nodes, as `--place` takes them.
+    pub(crate) fn places(&self) -> Vec<String> {
+        self.places.iter().map(|it| format!("{}={}", it.name, it.device)).collect()
     }
 
     /// Runs `f` in a context with these options, in which `progress` shows the passes.
