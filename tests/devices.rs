@@ -28,6 +28,25 @@ fn stays_there(x: Tensor<f32, n, m>, at: Tensor<i64, k>, turn: Tensor<bool>) -> 
     if to_vdevice(turn, device = "cpu:1") { rows.negative() } else { rows + rows }
 }
 
+#[relax::func(name = "main")]
+fn placed(x: Tensor<f32, n>) -> (Tensor<f32, n>, Tensor<f32, n>, Tensor<f32, n>) {
+    let a = exp(x, place = "cpu:1");
+    let b = sqrt(add(a, constant::<f32, 1>([3.0]), place = "cpu:1"), place = "cpu:1");
+    let c = negative(x, place = "cpu:1");
+    let made = add(arange(0, prim(n), 1, dtype = f32, place = "cpu:1"), c, place = "cpu:1");
+    let inner = if match_cast(max(x, axis = [0]), Tensor::<f32>) > 0.0 { a + x } else { a * 2.0 };
+    (inner, b + (a - x), made)
+}
+
+#[relax::func(name = "main")]
+fn unplaced(x: Tensor<f32, n>) -> (Tensor<f32, n>, Tensor<f32, n>, Tensor<f32, n>) {
+    let a = exp(x);
+    let b = sqrt(add(a, constant::<f32, 1>([3.0])));
+    let made = add(arange(0, prim(n), 1, dtype = f32), negative(x));
+    let inner = if match_cast(max(x, axis = [0]), Tensor::<f32>) > 0.0 { a + x } else { a * 2.0 };
+    (inner, b + (a - x), made)
+}
+
 fn tensor(data: &[f32], shape: &[i64]) -> Value {
     Tensor::from_slice(data, shape).unwrap().into()
 }
@@ -45,6 +64,30 @@ fn a_program_runs_on_two_devices() {
         let [got, want] = [&there, &here].map(|vm| vm.invoke("main", &[x.clone(), w.clone()]).unwrap());
         let [got, want] = [&got, &want].map(|it| it.as_tensor().unwrap());
         assert_eq!((got, got.device()), (want, Device::cpu()));
+    }
+}
+
+/// `x` and the constant go there once, what neighbours hand on stays, what is needed here comes back, and a result stays.
+#[test]
+fn placed_operators_share_copies() {
+    let compiled = Compiled::new(placed::module().unwrap(), &Target::host()).unwrap();
+    let code = compiled.executable.to_string();
+    let count =
+        |text: &str| code.lines().filter(|it| it.contains("device_copy") && it.ends_with(text)).count();
+    // What `arange` makes is there already. Each arm of the branch has a copy of `a` of its own, as the code after it has.
+    assert_eq!((count("to cpu:1"), count("to cpu:0")), (3, 4), "{code}");
+    let there = compiled.into_vm(Default::default()).unwrap();
+    let here = compile_module(&unplaced::module().unwrap(), &Target::host()).unwrap();
+    for x in [[1.0, -2.0, 0.5], [-1.0, -2.0, -0.5]] {
+        let x = tensor(&x, &[3]);
+        let [got, want] = [&there, &here].map(|vm| vm.invoke("main", std::slice::from_ref(&x)).unwrap());
+        for (i, (got, want)) in
+            got.as_adt().unwrap().fields().iter().zip(want.as_adt().unwrap().fields()).enumerate()
+        {
+            let got = got.as_tensor().unwrap();
+            assert_eq!(got.device(), if i == 2 { Device::virtual_cpu(1) } else { Device::cpu() });
+            assert_eq!(&got.to_device(Device::cpu()).unwrap(), want.as_tensor().unwrap());
+        }
     }
 }
 
@@ -115,12 +158,27 @@ mod refused {
         to_vdevice(x, device = "gpu")
     }
 
+    #[relax::func(name = "main")]
+    fn no_place(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        exp(x, place = "gpu")
+    }
+
+    #[relax::func(name = "main")]
+    fn no_kernels(x: Tensor<f32, n>) -> Tensor<f32, n> {
+        exp(x, place = "cuda:0")
+    }
+
     #[test]
     fn places_that_do_not_fit_are_errors_at_their_line() {
         for (module, parts) in [
             (mixed::module(), ["has tensors on different devices: cpu:0 and cpu:1", "add"]),
             (arms::module(), ["the arms of `if` have results on different devices", "cpu:1"]),
             (in_a_cell::module(), ["a reference cell takes tensors of the default device cpu:0", "cpu:1"]),
+            (no_place::module(), ["attribute `place` is the name of a device", "gpu"]),
+            (
+                no_kernels::module(),
+                ["placed on cuda:0, but the target computes on cpu:0", "place it on `cpu`"],
+            ),
             (no_device::module(), ["`gpu` is not a device", "to_vdevice"]),
         ] {
             let res = module.map_err(|err| err.to_string()).and_then(|module| {

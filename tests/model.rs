@@ -217,6 +217,12 @@ fn wrong_models_and_options_are_errors() {
     assert!(error(Model::onnx("Cargo.toml")).starts_with("Cargo.toml: not a valid ONNX model: "));
     assert!(error(Model::onnx_bytes(b"no model")).starts_with("not a valid ONNX model: "));
     let model = || Model::onnx_bytes(&pair());
+    let misplaced = error(model().map(|it| it.place("Sum", Device::cpu())));
+    let there = "there is no node and no operator `Sum` to place; there are the operators [Add, Sub] and the nodes [Add_sum, Sub_difference]";
+    assert!(misplaced.contains(there), "{misplaced}");
+    let misplaced = error(model().map(|it| it.place("Add", Device::cuda(0))));
+    let target = "a node is placed on cuda:0, but the target computes on cpu:0";
+    assert!(misplaced.contains(target) && misplaced.contains("Add_sum"), "{misplaced}");
     assert!(error(model().map(|it| it.dim("m", 2))).contains("no input has a dimension `m`; there are [n]"));
     assert!(error(model().map(|it| it.shape("x", &[2]))).contains("there is no input `x`"));
     assert_eq!(error(model().map(|it| it.threads(0))), "a call on 0 threads: expected 1..=1024");
@@ -227,7 +233,7 @@ fn wrong_models_and_options_are_errors() {
     assert_eq!(error(Ok(Model::module(IRModule::new()))), "the module has no graph function");
     let shaped = error(Ok(Model::module(IRModule::new()).shape("x", &[1])));
     assert!(
-        shaped.starts_with("`dim`, `shape`, `sequence` and `absent` are options of the import"),
+        shaped.starts_with("`dim`, `shape`, `sequence`, `absent` and `place` are options of the import"),
         "{shaped}"
     );
 }
@@ -352,4 +358,29 @@ fn models_are_warmed_up_on_zeros() {
     unbounded.warm_up().unwrap();
     let large = Model::onnx_bytes(&pair()).unwrap().dim("n", 100..=1000).compile().unwrap();
     large.warm_up().unwrap();
+}
+
+#[test]
+fn places_on_the_device_of_the_target_change_nothing() {
+    let compile = |model: Model| {
+        let file = std::env::temp_dir().join(format!("tvm-test-places-{}.tvm", std::process::id()));
+        model.target(Target::c()).compile().unwrap().save(&file).unwrap();
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let exe = tvm::runtime::vm::Executable::load(&bytes).unwrap();
+        assert!(!exe.to_string().contains("device_copy"), "{exe}");
+        bytes
+    };
+    let model = || Model::onnx_bytes(&pair()).unwrap();
+    let placed = model().place("Add", Device::cpu()).place("Sub_difference", Device::cpu());
+    assert!(compile(placed) == compile(model()));
+}
+
+#[test]
+fn nodes_compute_on_another_device() {
+    let placed = Model::onnx_bytes(&pair()).unwrap().place("Sub", Device::virtual_cpu(1)).compile().unwrap();
+    let (left, right) = (arr2(&[[1.0f32, 2.0, 3.0]]), arr2(&[[0.5f32, 4.0, -1.0]]));
+    let outputs = placed.run((&left, &right)).unwrap();
+    let [sum, difference] = [0, 1].map(|i: usize| outputs[i].to_vec::<f32>().unwrap());
+    assert_eq!((sum, difference), (vec![1.5, 6.0, 2.0], vec![0.5, -2.0, 4.0]));
 }

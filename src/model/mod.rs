@@ -22,6 +22,7 @@ use tvm_core::ir::IRModule;
 use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::Target;
 use tvm_onnx::{DimOption, ImportOptions, ModelFile, OnnxError};
+use tvm_runtime::Device;
 use tvm_runtime::vm::VmConfig;
 
 pub use captured::CapturedModel;
@@ -129,6 +130,26 @@ impl Model {
         self
     }
 
+    /// Says that the node `name`, or else all nodes of the operator `name` (`TopK`), compute on `device`: for a GPU target, on the host
+    /// ([`Device::cpu`]), if they are cheap work on small tensors. What they take and give is copied where other nodes need it. Where the
+    /// target computes on `device` anyway, nothing changes.
+    ///
+    /// ```
+    /// use tvm::BestTarget;
+    /// use tvm::prelude::*;
+    ///
+    /// # fn main() -> Result<(), tvm::ModelError> {
+    /// let model = Model::onnx("examples/data/digits_cnn/model.onnx")?;
+    /// let model = model.target(BestTarget::find().target).place("Softmax", Device::cpu()).compile()?;
+    /// assert_eq!(model.run(&Tensor::zeros(&[1, 1, 8, 8], DataType::F32)?)?[0].shape(), [1, 10]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn place(mut self, name: &str, device: Device) -> Model {
+        self.options = self.options.place(name, device);
+        self
+    }
+
     /// Sets what is compiled for. The default is the CPU of this machine.
     pub fn target(mut self, target: Target) -> Model {
         self.target = target;
@@ -180,7 +201,7 @@ impl Model {
         let module = match self.source {
             Source::Module(module) if self.options == ImportOptions::default() => *module,
             Source::Module(_) => {
-                let message = "`dim`, `shape`, `sequence` and `absent` are options of the import of ONNX models; a module has its shapes";
+                let message = "`dim`, `shape`, `sequence`, `absent` and `place` are options of the import of ONNX models; a module has its shapes, and moves tensors by `to_vdevice`";
                 return Err(ModelError::Option { message: message.into() });
             }
             Source::Onnx(file) => {

@@ -52,7 +52,7 @@ impl ImageCompiler for Nothing {
 }
 
 /// Runs `save` for the test `name` in a process without a GPU, and then `load` in one with the driver's `options` and without a compiler.
-fn in_two_processes(name: &str, options: &[&str], save: impl FnOnce(&Path), load: impl Fn(&Path)) {
+pub(crate) fn in_two_processes(name: &str, options: &[&str], save: impl FnOnce(&Path), load: impl Fn(&Path)) {
     let role = std::env::var("TVM_TEST_PHASE").unwrap_or_default();
     let path = std::env::var_os(FILE).map(PathBuf::from).unwrap_or_else(|| {
         let file = format!("tvm-test-{}-{}.tvm", std::process::id(), name.replace(':', "-"));
@@ -82,7 +82,7 @@ fn export(module: &IRModule, target: &str) -> Executable {
 }
 
 /// Loads an artifact that this test wrote.
-fn linked(path: &Path) -> Result<Vm, RuntimeError> {
+pub(crate) fn linked(path: &Path) -> Result<Vm, RuntimeError> {
     // SAFETY: the test wrote it.
     #[allow(unsafe_code, reason = "see SAFETY")]
     unsafe {

@@ -11,3 +11,4 @@ mod emulated;
 mod failures;
 mod kernels;
 mod models;
+mod places;

@@ -62,6 +62,26 @@ pub(crate) struct Options {
     /// An optional input that is not given.
     #[arg(long, value_name = "INPUT")]
     pub(crate) absent: Vec<String>,
+    /// Where a node, or all nodes of an operator, compute: `TopK=cpu` runs them on the host of a GPU target.
+    #[arg(long = "place", value_name = "NODE=DEVICE")]
+    pub(crate) places: Vec<Place>,
+}
+
+/// The place of a node or an operator, given on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) device: Device,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let (name, device) = text.rsplit_once('=').ok_or_else(|| format!("`{text}` is not NODE=DEVICE"))?;
+        let device = device.parse().map_err(|err| format!("{err}"))?;
+        Ok(Place { name: name.to_string(), device })
+    }
 }
 
 /// The length of a sequence, given on the command line.
@@ -155,6 +175,7 @@ impl Options {
         options.shapes.extend(self.shapes.iter().map(|it| (it.name.clone(), it.extents.clone())));
         options.sequences.extend(self.sequences.iter().map(|it| (it.name.clone(), it.len)));
         options.absent.extend(self.absent.iter().cloned());
+        options.places.extend(self.places.iter().map(|it| (it.name.clone(), it.device)));
         options
     }
 
@@ -181,6 +202,11 @@ impl Options {
         self.dims.iter().filter_map(range).collect()
     }
 
+    /// The places of nodes, as `--place` takes them.
+    pub(crate) fn places(&self) -> Vec<String> {
+        self.places.iter().map(|it| format!("{}={}", it.name, it.device)).collect()
+    }
+
     /// Runs `f` in a context with these options, in which `progress` shows the passes.
     pub(crate) fn scope<R>(&self, progress: &Progress, f: impl FnOnce() -> R) -> R {
         let mut context = PassContext::current();
@@ -192,9 +218,18 @@ impl Options {
 
     /// Those of an artifact: none.
     pub(crate) fn for_artifact(target: &Target) -> Options {
-        let (dims, shapes, sequences, absent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let precision = Precision::Full;
-        Options { target: target.clone(), fast_math: false, precision, dims, shapes, sequences, absent }
+        let (dims, shapes, sequences) = (Vec::new(), Vec::new(), Vec::new());
+        let (precision, absent, places) = (Precision::Full, Vec::new(), Vec::new());
+        Options {
+            target: target.clone(),
+            fast_math: false,
+            precision,
+            dims,
+            shapes,
+            sequences,
+            absent,
+            places,
+        }
     }
 
     /// Imports and compiles the model at `path`, or loads the artifact there.
@@ -289,7 +324,7 @@ impl Model {
         match imported(path, &options.import())? {
             Ok(module) => Model::compile(module, &options.target, config).map_err(Error::file(path)),
             Err(_) if options.for_import() || options.fast_math || options.precision != Precision::Full => {
-                let message = "is compiled already: --dim, --shape, --sequence, --absent, --precision and --fast-math are for models\n  help: give the inputs with --input";
+                let message = "is compiled already: --dim, --shape, --sequence, --absent, --place, --precision and --fast-math are for models\n  help: give the inputs with --input";
                 Err(Error::usage(format!("{} {message}", data::show(path))))
             }
             Err(exe) => {

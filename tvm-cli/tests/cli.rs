@@ -52,10 +52,28 @@ fn an_artifact_gives_what_the_model_gives() {
     let (_, err) = refused(&["run", &artifact, "--fill", "ones", "--dim", "n=3"]);
     assert!(
         err.contains(
-            "is compiled already: --dim, --shape, --sequence, --absent, --precision and --fast-math are for models"
+            "is compiled already: --dim, --shape, --sequence, --absent, --place, --precision and --fast-math are for models"
         ),
         "{err}"
     );
+}
+
+#[test]
+fn places_of_nodes() {
+    let model = model();
+    let run = |place: &[&str]| {
+        let args = ["run", &model, "--target", "c", "--fill", "ones", "--dim", "n=1"];
+        let out = tvmc(&[&args[..], place].concat());
+        out.split("ready after").next().unwrap().to_string()
+    };
+    assert_eq!(run(&["--place", "Softmax=cpu", "--place", "fc2=cpu"]), run(&[]));
+    let (_, err) = refused(&["run", &model, "--fill", "ones", "--place", "TopK=cpu"]);
+    let there = ["no node and no operator `TopK` to place", "BatchNormalization", "fc1, relu4, fc2, softmax"];
+    assert!(there.iter().all(|it| err.contains(it)), "{err}");
+    let (_, err) = refused(&["run", &model, "--fill", "ones", "--place", "Softmax=tpu"]);
+    assert!(err.contains("`tpu` is not a device"), "{err}");
+    let (_, err) = refused(&["run", &model, "--fill", "ones", "--place", "Softmax"]);
+    assert!(err.contains("`Softmax` is not NODE=DEVICE"), "{err}");
 }
 
 /// An artifact for GPUs where there is a compiler of their code, otherwise an error that says what to install or to build.

@@ -13,7 +13,7 @@ use tvm_core::tir::PrimFunc;
 use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
 use tvm_runtime::{DimBound, RuntimeModule, cpu_level_list, cpu_requirements};
 
-use crate::driver::build_level;
+use crate::driver::{build_level, by_place};
 use crate::{
     CodegenError, EmitKind, Options, Unit, cpu_features, emit, emit_lowered, for_own_gpu, lowered, resolve,
 };
@@ -102,21 +102,21 @@ impl Compiled {
 
     /// Puts the kernels into the executable as a shared library, or one for each CPU level of the target, and the imported modules as they save themselves. Records the
     /// CPU features that the kernels need. Kernels for GPUs are machine code for each architecture of the target, and PTX for the highest
-    /// one, which newer GPUs run.
+    /// one, which newer GPUs run. What runs on the host of a GPU is in a shared library beside them.
     ///
     /// # Errors
     /// When the target cannot express a tensor program, or has no machine code, or an imported module cannot be saved.
     pub fn into_executable(mut self) -> Result<Executable, CodegenError> {
         self.require_cpu()?;
         if !self.programs.is_empty() {
-            let units = self.units()?;
+            let (units, host) = (self.units()?, self.host_unit()?);
             // They are lowered, so their memory is free while kernels are compiled.
             self.programs = IRModule::new();
             if self.target.is_gpu() {
                 self.executable.objects.extend(gpu_objects(&units)?);
-                return self.with_imports();
             }
-            for unit in units {
+            let for_cpus = if self.target.is_gpu() { Vec::new() } else { units };
+            for unit in for_cpus.into_iter().chain(host) {
                 let bytes = emit_lowered(&unit.kernels, &unit.target, EmitKind::SharedLibrary)?.into();
                 let (name, kind) = match unit.level {
                     Some(level) => (format!("kernels.{level}"), ObjectKind::LevelLibrary(level)),
@@ -142,7 +142,8 @@ impl Compiled {
     /// # Errors
     /// When only a C compiler can know the CPU, and there is none or it does not know the CPU either.
     pub fn require_cpu(&mut self) -> Result<(), CodegenError> {
-        let features = cpu_features(&self.target)?;
+        let of_host = by_place(&self.programs, &self.target).map(|_| self.target.of_host());
+        let features = cpu_features(of_host.as_ref().unwrap_or(&self.target))?;
         self.executable.metadata.push(cpu_requirements(features.iter().map(String::as_str)));
         let levels = self.target.cpu_levels();
         if !levels.is_empty() && !self.programs.is_empty() {
@@ -151,8 +152,18 @@ impl Compiled {
         Ok(())
     }
 
+    /// The kernels that run on the host although the target is a GPU, in the lowered form; `None` if there are none.
+    ///
+    /// # Errors
+    /// When a tensor program is malformed.
+    pub fn host_unit(&self) -> Result<Option<KernelUnit>, CodegenError> {
+        let Some((_, host)) = by_place(&self.programs, &self.target) else { return Ok(None) };
+        let target = resolve(&self.target.of_host());
+        Ok(Some(KernelUnit { level: None, kernels: lowered(&host, &target)?, target }))
+    }
+
     /// The kernels in the lowered form: one unit, or one for each CPU level or GPU architecture of the target, in ascending order. All
-    /// units have the same symbols.
+    /// units have the same symbols. What runs on the host of a GPU is in [`Compiled::host_unit`].
     ///
     /// # Errors
     /// When a tensor program is malformed.

@@ -3,7 +3,7 @@
 //! TVM counterpart: `tvm.compile`, `driver/build_module.py`.
 
 use tvm_core::ir::{BaseFunc, IRModule, IrError, Span};
-use tvm_core::pass::{Pass, PassContext, PassError, Pipelines};
+use tvm_core::pass::{Pass, PassContext, PassError, Pipelines, Sequential};
 use tvm_core::support::in_parallel;
 use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::{PrimFunc, kernel_sig};
@@ -45,6 +45,12 @@ pub(crate) fn build_level(
     target: &Target,
     level: Option<&str>,
 ) -> Result<Module, CodegenError> {
+    if let Some((device, host)) = by_place(module, target) {
+        let mut built = build_level(&device, target, level)?;
+        let on_host = build_level(&host, &target.of_host(), None)?;
+        on_host.iter().try_for_each(|kernel| built.add(kernel.clone()))?;
+        return Ok(built);
+    }
     let target = for_own_gpu(&for_one_gpu(&resolve(target)));
     let level = tvm_runtime::choose_cpu_level(&target.cpu_levels(), level)?.map(String::from);
     let target = level.as_ref().map_or_else(|| target.clone(), |level| target.for_level(level));
@@ -52,7 +58,19 @@ pub(crate) fn build_level(
     Ok(built.with_cpu_level(level))
 }
 
-/// Emits the tensor programs of `module` as one unit of `kind`.
+/// The programs of a module for a GPU, and those of it that run on the host; `None` if there are none or the target is no GPU.
+pub(crate) fn by_place(module: &IRModule, target: &Target) -> Option<(IRModule, IRModule)> {
+    if !target.is_gpu() || !prim_funcs(module).any(|(_, func)| func.is_on_host()) {
+        return None;
+    }
+    let [mut device, mut host] = [module.clone(), module.clone()];
+    let on_host = |func: &BaseFunc| matches!(func, BaseFunc::Prim(it) if it.is_on_host());
+    device.retain(|_, func| !on_host(func));
+    host.retain(|_, func| on_host(func));
+    Some((device, host))
+}
+
+/// Emits the tensor programs of `module` as one unit of `kind`; for a GPU, without those that run on the host.
 ///
 /// # Errors
 /// When a program is malformed or the target cannot express it.
@@ -126,15 +144,33 @@ pub fn signatures(module: &IRModule) -> Vec<KernelSig> {
     prim_funcs(module).map(|(name, func)| kernel_sig(name, func)).collect()
 }
 
-/// Lowers the tensor programs of `module` for `target`; returns them with their symbols.
+/// Lowers the tensor programs of `module` for `target`; returns them with their symbols. For a GPU, programs that run on the host
+/// are left out.
 ///
 /// # Errors
 /// When a program is malformed.
 pub fn lowered(module: &IRModule, target: &Target) -> Result<Vec<(String, PrimFunc)>, CodegenError> {
-    let context = PassContext::current().target(target.clone());
+    let parts = by_place(module, target);
+    let module = parts.as_ref().map_or(module, |(device, _)| device);
+    let context = context_for(module, target);
     let (source, lowering) = Pipelines::of(&context)?.source_and_lowering();
     let programs = lowering.apply_in(source_programs(module, &source, &context)?, &context)?;
     Ok(prim_funcs(&programs).map(|(name, func)| (kernel_symbol(name), func.clone())).collect())
+}
+
+/// The current context for `target`. If the programs of `module` run on the host of a GPU, for which the user's pipelines are, these
+/// programs get the user's passes over programs as they are written, and the default lowering.
+pub(crate) fn context_for(module: &IRModule, target: &Target) -> PassContext {
+    let mut context = PassContext::current().target(target.clone());
+    let of_gpu = !target.is_gpu() && prim_funcs(module).any(|(_, func)| func.is_on_host());
+    if let Some(own) = context.pipelines.take_if(|_| of_gpu) {
+        let default = Pipelines::for_target(target).tir;
+        let (source, _) = own.source_and_lowering();
+        let passes = source.parts().iter().chain(default.parts()).cloned().collect();
+        let tir = Sequential::new(default.info.name, passes);
+        context.pipelines = Some(Pipelines { graph: own.graph, tir });
+    }
+    context
 }
 
 /// The tensor programs of `module` after the user's passes over programs as they are written.

@@ -9,7 +9,7 @@ use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::PrimFunc;
 use tvm_runtime::Module;
 
-use crate::driver::{prim_funcs, source_programs};
+use crate::driver::{context_for, prim_funcs, source_programs};
 use crate::{CodegenError, c};
 
 /// What to emit.
@@ -114,7 +114,7 @@ struct Interpreter;
 impl CodeGenerator for Interpreter {
     /// The interpreter runs programs as they are written: of the pipeline, only passes before the default ones run.
     fn build(&self, module: &IRModule, target: &Target, _: Options) -> Result<Module, CodegenError> {
-        let context = PassContext::current().target(target.clone());
+        let context = context_for(module, target);
         let (source, _) = Pipelines::of(&context)?.source_and_lowering();
         let programs = source_programs(module, &source, &context)?;
         let kernels = prim_funcs(&programs).map(|(name, func)| interpreted_kernel(name, func));

@@ -45,6 +45,8 @@ impl Pass {
         relax::transform::kill_after_last_use,
         relax::transform::lambda_lift,
         relax::transform::legalize_ops,
+        relax::transform::place_programs,
+        relax::transform::realize_places,
         relax::transform::rewrite_dataflow_reshape,
         relax::transform::specialize_batch,
         relax::transform::static_plan_block_memory,

@@ -1,6 +1,7 @@
 //! What converters emit: calls of operators, constants, dimensions that are read when the program runs.
 
 use tvm_core::ir::{Attrs, IRModule, Op, ShapeType, Span, TensorType, Type, Var};
+use tvm_core::relax::op::device::PLACE;
 use tvm_core::relax::transform::{fold_constant, legalize_ops};
 use tvm_core::relax::{Arg, BlockBuilder};
 use tvm_core::tir::PrimExpr;
@@ -91,6 +92,10 @@ impl Importer<'_> {
         if let Some(tensor) = evaluated(found, args, &attrs) {
             return self.constant(tensor);
         }
+        let attrs = match self.place {
+            Some(device) => attrs.with(PLACE, device.to_string()),
+            None => attrs,
+        };
         let hint = op.rsplit('.').next().unwrap_or(op);
         let var = self.builder.emit_op(hint, found, args, attrs, span)?;
         self.account(var.ty())?;

@@ -17,6 +17,7 @@ use tvm_core::ir::{AttrValue, Attrs, BaseFunc, IRModule, Span, TensorType, Type,
 use tvm_core::relax::analysis::erase_to_well_defined;
 use tvm_core::relax::{Arg, BlockBuilder, Function};
 use tvm_core::tir::PrimExpr;
+use tvm_runtime::Device;
 
 use crate::error::{OnnxError, UnsupportedItem, UnsupportedReport};
 use crate::external::ExternalData;
@@ -28,6 +29,7 @@ use crate::narrow::Narrow;
 use crate::nodes::{Scope, max_conversions};
 use crate::ops::{self, Quantized};
 use crate::options::ImportOptions;
+use crate::places::check_places;
 use crate::proto::{GraphProto, ModelProto};
 use crate::tensor::{decode_tensor, decode_text};
 use crate::value::Value;
@@ -79,6 +81,7 @@ pub(crate) fn import_with(
     let opset = opset(model, graph)?;
     let inlined = inlined(model, graph, opset)?;
     let graph = inlined.as_ref().unwrap_or(graph);
+    check_places(graph, options)?;
     let graph_name = if graph.name.is_empty() { "graph".to_string() } else { show(&graph.name) };
     let importer = Importer {
         builder: BlockBuilder::new(IRModule::new()),
@@ -95,6 +98,7 @@ pub(crate) fn import_with(
         facts: Vec::new(),
         read: Vec::new(),
         unsupported: UnsupportedReport::default(),
+        place: None,
         conversions: 0,
         max_conversions: max_conversions(graph),
     };
@@ -173,6 +177,8 @@ pub(crate) struct Importer<'m> {
     pub(crate) read: Vec<(&'m str, Option<Vec<PrimExpr>>)>,
     /// What could not be converted so far.
     pub(crate) unsupported: UnsupportedReport,
+    /// Where the node that is being converted computes, if it is not the device of the target.
+    pub(crate) place: Option<Device>,
     /// Number of conversions of nodes so far, and its limit.
     pub(crate) conversions: usize,
     pub(crate) max_conversions: usize,

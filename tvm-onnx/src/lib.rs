@@ -28,6 +28,7 @@ mod nodes;
 mod npy;
 mod ops;
 mod options;
+mod places;
 pub mod proto;
 mod split;
 mod strings;

@@ -227,9 +227,12 @@ impl<'m> Importer<'m> {
             self.bind(proto, vec![Value::Unknown; proto.output.len()], None)?;
             return Ok(None);
         }
+        let outer = self.place;
+        self.place = self.options.place_of(proto).or(outer);
         let mut node = Node::new(self, proto, Span::model(path));
         let results = tvm_core::support::with_stack(|| ops::convert(&mut node));
         let (narrow, split) = (node.gives, node.split.take());
+        self.place = outer;
         match results {
             // A converter that cannot go on without the condition gives up with an error.
             _ if split.is_some() => return Ok(split),

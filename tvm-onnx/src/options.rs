@@ -1,7 +1,7 @@
 //! Options that a caller of the importer may set.
 
 use indexmap::{IndexMap, IndexSet};
-use tvm_runtime::{DimBound, DimBoundError};
+use tvm_runtime::{Device, DimBound, DimBoundError};
 
 use crate::tensor::MAX_TENSOR_BYTES;
 
@@ -17,6 +17,8 @@ pub struct ImportOptions {
     pub sequences: IndexMap<String, usize>,
     /// Names of optional inputs that are not given; the others are.
     pub absent: IndexSet<String>,
+    /// Where nodes compute, by the name of a node or an operator; other nodes compute on the device of the target.
+    pub places: IndexMap<String, Device>,
     /// Largest tensor, in bytes. Models with larger constants or intermediate values of known size are rejected.
     pub max_tensor_bytes: u64,
     /// Largest total size of all constants and intermediate values of known size, in bytes.
@@ -52,6 +54,7 @@ impl Default for ImportOptions {
             shapes: IndexMap::new(),
             sequences: IndexMap::new(),
             absent: IndexSet::new(),
+            places: IndexMap::new(),
             max_tensor_bytes: MAX_TENSOR_BYTES,
             max_total_bytes: u64::MAX,
         }
@@ -84,6 +87,14 @@ impl ImportOptions {
     #[must_use]
     pub fn absent(mut self, name: &str) -> ImportOptions {
         self.absent.insert(name.to_string());
+        self
+    }
+
+    /// Says that the node `name`, or else all nodes of the operator `name`, compute on `device`. The nodes of its graphs do as well,
+    /// unless they have a place of their own.
+    #[must_use]
+    pub fn place(mut self, name: &str, device: Device) -> ImportOptions {
+        self.places.insert(name.to_string(), device);
         self
     }
 }

@@ -13,6 +13,7 @@ mod run;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tvm::Device;
 use tvm::codegen::compile_module;
 use tvm::ir::{IRModule, well_formed};
 use tvm::pipeline::default_build;
@@ -109,7 +110,17 @@ fn check(seed: u64, count: &mut Count) -> Result<(), String> {
             return Err(fail(what));
         }
     }
-    Ok(())
+    let module = places::placed(&program.module, &mut rng);
+    let fail = |what: String| format!("seed {seed} with places: {what}\n{module}");
+    let vm = interpreted(&module, &default_build(), 2).map_err(&fail)?;
+    let got = on_host(results(&program, &vm));
+    difference(&program, &got, &want, Same::Bits).map_or(Ok(()), |what| Err(fail(what)))
+}
+
+/// The results on the host.
+fn on_host(results: Results) -> Results {
+    let moved = |it: Tensor| it.to_device(Device::cpu()).map_err(|err| err.to_string());
+    results.into_iter().map(|run| run?.into_iter().map(moved).collect()).collect()
 }
 
 fn guarded(seeds: &[u64], check: impl FnOnce() -> Result<(), String>) -> Result<(), String> {

@@ -1,12 +1,15 @@
-//! Steps about memory and devices: tensors that are updated in place, and tensors that visit another device.
+//! Steps about memory and devices: tensors that are updated in place, and tensors that visit another device. Random places of
+//! operators.
 
 use std::sync::Arc;
 
 use tvm::DataType;
-use tvm::ir::{Attrs, BaseFunc};
+use tvm::ir::{Attrs, BaseFunc, IRModule};
 use tvm::prelude::prim_func;
-use tvm::relax::Callee;
+use tvm::relax::op::device::{PLACE, TO_VDEVICE};
+use tvm::relax::{Call, Callee, Expr, ExprMutator};
 use tvm::tir::PrimFunc;
+use tvm_testing::Rng;
 
 use super::graph::{Graph, Item, Made, refused};
 
@@ -87,4 +90,31 @@ impl Graph<'_> {
         let back = self.op("to_vdevice", vec![negative.into()], to("cpu"))?;
         self.item(back, x.most.max(y.most), x.exact && y.exact)
     }
+}
+
+/// `module`, in which some calls of operators have a place on one of two other devices.
+pub(super) fn placed(module: &IRModule, rng: &mut Rng) -> IRModule {
+    struct Place<'a>(&'a mut Rng);
+    impl ExprMutator for Place<'_> {
+        fn mutate_expr(&mut self, expr: &Expr) -> Option<Expr> {
+            let walked = tvm::relax::mutator::walk_expr(self, expr);
+            let Expr::Call(call) = walked.as_ref().unwrap_or(expr) else { return walked };
+            let moves = matches!(&call.callee, Callee::Op(op) if op.name == TO_VDEVICE);
+            if moves || !matches!(call.callee, Callee::Op(_)) || !self.0.one_in(3) {
+                return walked;
+            }
+            let device = if self.0.one_in(3) { "cpu:2" } else { "cpu:1" };
+            let attrs = call.attrs.clone().with(PLACE, device);
+            Some(Call { attrs, ..Call::clone(call) }.into())
+        }
+    }
+    let mut new = module.clone();
+    for (gv, func) in module.functions() {
+        if let BaseFunc::Relax(func) = func
+            && let Some(func) = Place(rng).mutate_function(func)
+        {
+            new.update(gv.clone(), BaseFunc::Relax(Arc::new(func)));
+        }
+    }
+    new
 }

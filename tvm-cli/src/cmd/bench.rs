@@ -180,7 +180,7 @@ fn model_row(path: &Path, engines: &[&'static str], args: &Args, home: &Home) ->
     let (fast_math, ranges) = (args.options.fast_math, args.options.ranges());
     let case = json!({
         "kind": "model", "onnx": path, "inputs": inputs, "onnx_inputs": inputs, "fast_math": fast_math,
-        "symbolic": !ranges.is_empty(), "dims": ranges,
+        "symbolic": !ranges.is_empty(), "dims": ranges, "places": args.options.places(),
     });
     let case = case.to_string();
     let contestant = |(side, engine): (Side, &'static str)| Contestant {

@@ -9,7 +9,7 @@
 //!
 //! The answer to `load` also has `compile_s`, the time from the imported module to a virtual machine that can run it. With
 //! `"artifact":true` it has `ready_s`, the time from an artifact of the model in a file to the first result. A case
-//! with `"symbolic":true` is compiled for the shapes of its model, with bounds `"dims":["n=1..64", …]` if given, any other for
+//! with `"symbolic":true` is compiled for the shapes of its model, with bounds `"dims":["n=1..64", …]` and places `"places":["TopK=cpu", …]` if given, any other for
 //! those of its inputs; one with `"fast_math":true` or `"precision":"bf16"` with that option. A failure is answered
 //! with `{"ok":false,"err":"…"}`. On a GPU, inputs are there before, and times are those of the GPU, of calls that follow each other.
 //! `BENCH_THREADS` sets the number of threads for a run (default 1).
@@ -27,7 +27,7 @@ use tvm_runtime::vm::{VmConfig, Workspace};
 use tvm_runtime::{DataType, Device, RuntimeError, Tensor, Value, WorkerPool, set_thread_pool};
 
 use crate::error::Error;
-use crate::model::{self, Dim, MAIN, Model};
+use crate::model::{self, Dim, MAIN, Model, Place};
 use crate::{data, out};
 
 /// A loaded case.
@@ -97,9 +97,13 @@ fn load(target: &Target, case: &Json) -> Result<Case, Error> {
     for (name, tensor) in shapes {
         options = options.shape(name, tensor.shape());
     }
-    for dim in dims(case) {
+    for dim in texts(case, "dims") {
         let Dim { name, spec } = dim.parse().map_err(|err: String| Error::failed(err))?;
         options = options.dim(&name, spec);
+    }
+    for place in texts(case, "places") {
+        let Place { name, device } = place.parse().map_err(|err: String| Error::failed(err))?;
+        options = options.place(&name, device);
     }
     let module = model::import(Path::new(path), &options)?;
     let start = Instant::now();
@@ -118,9 +122,9 @@ fn precision(case: &Json) -> Result<Precision, Error> {
         .map_or(Ok(Precision::Full), |it| it.parse().map_err(|err: String| Error::failed(err)))
 }
 
-/// The values or bounds of dimensions, as the option `--dim` has them.
-fn dims(case: &Json) -> impl Iterator<Item = &str> {
-    case["dims"].as_array().into_iter().flatten().filter_map(Json::as_str)
+/// The values of the option `--dim` (`dims`) or `--place` (`places`).
+fn texts<'a>(case: &'a Json, key: &str) -> impl Iterator<Item = &'a str> {
+    case[key].as_array().into_iter().flatten().filter_map(Json::as_str)
 }
 
 /// Compiles a model in a process of its own, so that this one's memory is that of the artifact.
@@ -138,9 +142,9 @@ fn compile_apart(
         let extents: Vec<String> = tensor.shape().iter().map(i64::to_string).collect();
         command.arg("--shape").arg(format!("{name}={}", extents.join("x")));
     }
-    dims(case).for_each(|dim| {
-        command.args(["--dim", dim]);
-    });
+    for (option, key) in [("--dim", "dims"), ("--place", "places")] {
+        texts(case, key).for_each(|it| _ = command.args([option, it]));
+    }
     command.args((case["fast_math"] == true).then_some("--fast-math"));
     command.args(["--precision", &precision(case)?.to_string()]);
     let output = command.output().map_err(Error::io(&program))?;

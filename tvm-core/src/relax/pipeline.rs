@@ -10,6 +10,7 @@ pub fn default_build() -> Pass {
     Sequential::built_in(
         "default_build",
         vec![
+            relax::realize_places(),
             relax::canonicalize_bindings(),
             relax::lambda_lift(),
             relax::canonicalize_bindings(),
@@ -29,6 +30,7 @@ pub fn default_build() -> Pass {
             relax::fuse_ops(),
             relax::fuse_tir(),
             relax::rewrite_dataflow_reshape(),
+            relax::place_programs(),
             relax::zero_outputs().mandatory(),
             relax::call_tir_rewrite(),
             relax::static_plan_block_memory(),

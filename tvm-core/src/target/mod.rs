@@ -154,6 +154,15 @@ impl Target {
         if self.is_gpu() { Device::cuda(0) } else { Device::cpu() }
     }
 
+    /// The target of what runs on the host: for a GPU target, the CPU of the machine that the GPU belongs to.
+    #[must_use]
+    pub fn of_host(&self) -> Target {
+        if !self.is_gpu() {
+            return self.clone();
+        }
+        Target { kind: TargetKind::Host, arch: None, higher_archs: Vec::new(), ..self.clone() }
+    }
+
     /// Lanes of `dtype` in one vector of this target.
     pub const fn lanes(&self, dtype: DataType) -> u16 {
         self.machine.lanes(dtype)

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use super::args::IntoArgs;
 use super::indices;
 use super::instruction::Instruction;
+use super::interp::PLAIN;
 use super::machine::Vm;
 use super::workspace::Workspace;
 use crate::call::Replay;
 use crate::device::{Device, DeviceKind};
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
+use crate::kernel::Backend;
 use crate::tensor::{Shape, Tensor};
 use crate::value::{Adt, Value};
 
@@ -57,7 +59,8 @@ impl Vm {
     ///
     /// # Errors
     /// As for [`Vm::invoke`]. [`RuntimeError::Capture`] when the call reads on the host what a GPU computes (for a branch, a shape, a
-    /// check in a kernel), calls a function of the application, or uses several GPUs.
+    /// check in a kernel), calls a function of the application, or uses several GPUs, and when the program has kernels for the host
+    /// beside those of a GPU.
     pub fn capture(self: &Arc<Vm>, name: &str, args: impl IntoArgs) -> Result<CapturedCall, RuntimeError> {
         let mut workspace = Workspace::new();
         args.push_to(&mut workspace);
@@ -70,7 +73,14 @@ impl Vm {
         });
         let expected = expected.collect::<Result<Vec<_>, _>>()?;
         let replay = match self.gpu()? {
-            Some(gpu) => Some(Replay::record(self, name, &args, gpu)?),
+            Some(gpu) => {
+                if let Some(kernel) = self.kernels.iter().find(|it| it.backend() != Backend::Device) {
+                    let name = kernel.name();
+                    let reason = format!("the kernel `{name}` runs on the host\n  help: {PLAIN}");
+                    return Err(uncapturable(reason));
+                }
+                Some(Replay::record(self, name, &args, gpu)?)
+            }
             None => None,
         };
         Ok(CapturedCall { vm: self.clone(), func, expected, replay, workspace, last: None })

@@ -18,7 +18,6 @@ use super::profile::{Profile, ProfileKind};
 use super::workspace::{Frame, Workspace};
 use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::kernel::Backend;
 use crate::packed::PackedFunc;
 use crate::tensor::{Shape, Tensor};
 use crate::value::{Closure, RefCell, Value};
@@ -323,13 +322,6 @@ impl<'a> Run<'a> {
         let start = self.profile.is_some().then(Instant::now);
         let regs = &self.ws.regs[self.base..];
         let values = args.iter().map(|reg| &regs[reg.index()]);
-        if self.capture.is_some() && kernel.backend() != Backend::Device {
-            let elsewhere = |it: &Value| it.as_tensor().is_some_and(|it| it.device() != Device::cpu());
-            if values.clone().any(elsewhere) {
-                let name = kernel.name();
-                return Err(uncapturable(format!("the kernel `{name}` runs on the host\n  help: {PLAIN}")));
-            }
-        }
         let options = CallOptions { pool: self.options.pool.or(vm.config.pool.as_deref()), ..self.options };
         let mut res = kernel.call_values(values, self.writer, options);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
@@ -337,7 +329,7 @@ impl<'a> Run<'a> {
             let device = args.iter().find_map(|reg| regs[reg.index()].as_tensor()).map(Tensor::device);
             res = res.and_then(|()| device.map_or(Ok(()), Device::synchronize));
             let values = args.iter().map(|reg| &regs[reg.index()]);
-            profile.add(ProfileKind::Kernel, kernel.name(), start, values);
+            profile.add((ProfileKind::Kernel, device), kernel.name(), start, values);
         }
         res
     }
@@ -359,7 +351,7 @@ impl<'a> Run<'a> {
         let res = func.call(&args);
         lent.settle(&args);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-            profile.add(ProfileKind::Packed, name, start, [].iter());
+            profile.add((ProfileKind::Packed, None), name, start, [].iter());
         }
         match res? {
             Value::Null => Err(RuntimeError::BadData("a packed function returned nothing")),
@@ -395,7 +387,7 @@ impl<'a> Run<'a> {
         let res = func.fill(name, &inputs, &outputs, self.writer);
         lent.settle(&inputs);
         if let (Some(profile), Some(start)) = (&mut self.profile, start) {
-            profile.add(ProfileKind::Packed, name, start, [].iter());
+            profile.add((ProfileKind::Packed, None), name, start, [].iter());
         }
         res
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{DataType, Value};
+use crate::{DataType, Device, Value};
 
 /// Counts and times of one run or of several.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,8 @@ pub struct ProfileCall {
     pub start: Duration,
     /// Time of the call.
     pub time: Duration,
+    /// Where the tensors of a kernel are; `None` for packed functions, and without tensors.
+    pub device: Option<Device>,
     /// The arguments of a kernel, in the order of its parameters; nothing for packed functions.
     pub args: Vec<ProfileArg>,
 }
@@ -79,6 +81,8 @@ pub struct ProfileEntry {
     pub calls: u64,
     /// Total time of the calls.
     pub time: Duration,
+    /// Where the tensors of a kernel were; `None` for packed functions, and without tensors.
+    pub device: Option<Device>,
 }
 
 impl Profile {
@@ -91,7 +95,7 @@ impl Profile {
     /// Adds a call that began at `start` and ends now.
     pub(super) fn add<'a>(
         &mut self,
-        kind: ProfileKind,
+        (kind, device): (ProfileKind, Option<Device>),
         name: &str,
         start: Instant,
         args: impl Iterator<Item = &'a Value>,
@@ -102,19 +106,26 @@ impl Profile {
             ProfileKind::Packed => &mut self.packed,
         };
         match entries.get_mut(name) {
-            Some(entry) => entry.add(time),
-            None => entries.entry(name.to_string()).or_default().add(time),
+            Some(entry) => entry.add(time, device),
+            None => entries.entry(name.to_string()).or_default().add(time, device),
         }
         if let Some(record) = &mut self.record {
             let start = start.saturating_duration_since(record.start);
             let args = args.map(ProfileArg::of).collect();
-            record.calls.push(ProfileCall { kind, name: name.into(), start, time, args });
+            record.calls.push(ProfileCall { kind, name: name.into(), start, time, device, args });
         }
     }
 
     /// The calls in order; nothing unless the profile is [recording](Profile::recording).
     pub fn calls(&self) -> &[ProfileCall] {
         self.record.as_ref().map_or(&[], |it| &it.calls)
+    }
+
+    /// True if not all kernels ran on one device.
+    pub fn on_several_devices(&self) -> bool {
+        let mut devices = self.kernels.values().filter_map(|it| it.device);
+        let first = devices.next();
+        devices.any(|it| Some(it) != first)
     }
 
     /// All entries, longest time first.
@@ -130,9 +141,10 @@ impl Profile {
 }
 
 impl ProfileEntry {
-    fn add(&mut self, time: Duration) {
+    fn add(&mut self, time: Duration, device: Option<Device>) {
         self.calls += 1;
         self.time += time;
+        self.device = device;
     }
 }
 
@@ -151,11 +163,15 @@ impl fmt::Display for Profile {
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         let total = micros(self.total).max(f64::MIN_POSITIVE);
         writeln!(f, "{:>12} {:>7} {:>9} {:>12}  name", "time [us]", "%", "calls", "each [us]")?;
-        let mut rest = self.total;
+        let (mut rest, several) = (self.total, self.on_several_devices());
         for (kind, name, entry) in self.entries() {
             rest = rest.saturating_sub(entry.time);
             let (time, calls) = (micros(entry.time), entry.calls);
-            let mark = if kind == ProfileKind::Packed { " (packed)" } else { "" };
+            let mark = match entry.device {
+                _ if kind == ProfileKind::Packed => " (packed)".to_string(),
+                Some(device) if several => format!(" on {device}"),
+                _ => String::new(),
+            };
             let (percent, each) = (100.0 * time / total, time / calls as f64);
             writeln!(f, "{time:>12.1} {percent:>7.2} {calls:>9} {each:>12.2}  {name}{mark}")?;
         }

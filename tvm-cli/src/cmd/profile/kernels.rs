@@ -6,6 +6,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use tvm_core::ir::{BaseFunc, IRModule};
 use tvm_core::tir::{PrimExpr, PrimFunc};
+use tvm_runtime::Device;
 use tvm_runtime::vm::{Profile, ProfileArg, ProfileCall, ProfileKind};
 
 use super::machine::{Bound, Machine};
@@ -18,6 +19,8 @@ pub(crate) struct Row {
     pub(crate) name: String,
     /// What it is.
     pub(crate) kind: ProfileKind,
+    /// Where it ran, if the kernels ran on several devices.
+    pub(crate) device: Option<Device>,
     /// Calls in a run.
     pub(crate) calls: usize,
     /// Seconds in a run: the median of the runs.
@@ -60,12 +63,14 @@ pub(crate) fn rows(runs: &[Profile], programs: &IRModule, machine: Option<&Machi
         times.entry((kind, name)).or_default().push(entry.time);
     }
     let last = runs.last().map_or(&[][..], Profile::calls);
+    let several = runs.last().is_some_and(Profile::on_several_devices);
     let row = |((kind, name), times): ((ProfileKind, &str), Vec<Duration>)| {
         let calls = || last.iter().filter(|it| it.kind == kind && *it.name == *name);
         let program = programs.get(name).filter(|_| kind == ProfileKind::Kernel);
         Row {
             name: name.to_string(),
             kind,
+            device: calls().next().and_then(|it| it.device).filter(|_| several),
             calls: calls().count(),
             seconds: median(times.iter().map(Duration::as_secs_f64).collect()),
             work: program.map(|program| work(program, calls(), machine)),

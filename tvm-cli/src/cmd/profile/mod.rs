@@ -175,9 +175,10 @@ impl Found {
     }
 
     fn cells(&self, row: &Row) -> Vec<String> {
-        let name = match row.kind {
-            ProfileKind::Packed => format!("{} (packed)", row.name),
-            ProfileKind::Kernel => row.name.clone(),
+        let name = match (row.kind, row.device) {
+            (ProfileKind::Packed, _) => format!("{} (packed)", row.name),
+            (ProfileKind::Kernel, Some(device)) => format!("{} on {device}", row.name),
+            (ProfileKind::Kernel, None) => row.name.clone(),
         };
         let mut cells = vec![time(row.seconds), self.percent(row.seconds), row.calls.to_string()];
         if let Some(work) = &row.work {
@@ -204,6 +205,9 @@ impl Found {
                 "calls": row.calls,
                 "seconds": row.seconds,
             });
+            if let Some(device) = row.device {
+                found["device"] = device.to_string().into();
+            }
             if let Some(work) = &row.work {
                 found["flops"] = work.flops.into();
                 found["bytes"] = work.bytes.into();

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use super::{Buffer, Stmt};
 use crate::ir::{Attrs, Span, Var};
 
+/// Attribute of a program that runs on the host although the target of its module is a GPU.
+pub const ON_HOST: &str = "on_host";
+
 /// A tensor program in destination-passing style.
 #[derive(Clone, Debug)]
 pub struct PrimFunc {
@@ -55,6 +58,11 @@ impl PrimFunc {
     /// A tensor program with these parts, without attributes and span.
     pub fn new(name: impl Into<Arc<str>>, params: impl Into<Arc<[Param]>>, body: Stmt) -> PrimFunc {
         PrimFunc { name: name.into(), params: params.into(), body, attrs: Attrs::new(), span: Span::none() }
+    }
+
+    /// True if the program runs on the host, whatever the target of its module is.
+    pub fn is_on_host(&self) -> bool {
+        self.attrs.bool(ON_HOST) == Some(true)
     }
 
     /// Buffers that are read only, in order.

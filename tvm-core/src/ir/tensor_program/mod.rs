@@ -20,7 +20,7 @@ pub use expr::{
     Binary, Broadcast, BufferLoad, Cast, FloatImm, IntImm, Let, Not, PrimCall, PrimCallee, PrimExpr, Ramp,
     Select, Shuffle,
 };
-pub use function::{Param, PrimFunc};
+pub use function::{ON_HOST, Param, PrimFunc};
 pub use intrinsic::{Effect, Intrinsic, Operands};
 pub(crate) use mutator::mutate_slice;
 pub use mutator::{Mutator, Substitute, substitute_expr, substitute_stmt};

@@ -1,5 +1,8 @@
 //! Checks that apply to the calls of all operators: number and kinds of arguments, attributes.
 
+use tvm_runtime::Device;
+
+use super::device::PLACE;
 use crate::ir::{ArgDef, ArgKind, AttrKind, AttrValue, InferContext, IrError, Type};
 use crate::relax::analysis::show_type;
 
@@ -66,6 +69,11 @@ fn check_attrs(ctx: &InferContext<'_>, problems: &mut Vec<IrError>) {
                 let message = format!("attribute `{name}` is {}, got {value:?}", describe(def.kind));
                 problems.push(ctx.error(message));
             }
+            None if name == PLACE => match value {
+                AttrValue::Str(device) if device.parse::<Device>().is_ok() => {}
+                other => problems
+                    .push(ctx.error(format!("attribute `{PLACE}` is the name of a device, got {other:?}"))),
+            },
             None => {
                 let err = ctx.error(format!("there is no attribute `{name}`"));
                 let names = || ctx.op.attrs.iter().map(|def| def.name);

@@ -10,6 +10,16 @@ use crate::ir::{AttrKind, Attrs, IrError, MemoryEffect, OpDef, TensorType, Type}
 /// `to_vdevice`: a tensor on another device.
 pub const TO_VDEVICE: &str = "to_vdevice";
 
+/// `shape_to_tensor`: a vector of the extents of a shape.
+pub(crate) const SHAPE_TO_TENSOR: &str = "shape_to_tensor";
+
+/// `shape_of` and `tensor_to_shape`, which the host executes wherever the tensor is.
+pub(crate) const SHAPE_OF: &str = "shape_of";
+pub(crate) const TENSOR_TO_SHAPE: &str = "tensor_to_shape";
+
+/// Attribute of the call of any operator: the name of the device on which it computes. `RealizePlaces` moves its arguments there.
+pub const PLACE: &str = "place";
+
 /// Attribute that names a device: of [`TO_VDEVICE`], and of allocations that are not on the default device.
 pub const DEVICE: &str = "device";
 

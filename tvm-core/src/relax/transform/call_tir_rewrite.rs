@@ -30,7 +30,7 @@ use crate::ir::{Attrs, FirstError, IrError, TensorType, Type, Var, VarId};
 use crate::pass::{Pass, function_pass};
 use crate::relax::analysis::{FORCE_PURE, Places, final_uses};
 use crate::relax::mutator::walk_binding;
-use crate::relax::op::device::{DEVICE, TO_VDEVICE};
+use crate::relax::op::device::{DEVICE, SHAPE_TO_TENSOR, TO_VDEVICE};
 use crate::relax::op::memory;
 use crate::relax::{Arg, Binding, Call, Callee, Expr, ExprMutator, Function};
 
@@ -57,12 +57,27 @@ struct Rewrite {
 impl ExprMutator for Rewrite {
     fn mutate_binding(&mut self, binding: &Binding) -> Option<Vec<Binding>> {
         let Expr::Call(call) = &binding.value else {
+            if let (Expr::Arg(arg @ Arg::Const(_)), Some(device)) =
+                (&binding.value, self.places.device(&binding.var))
+            {
+                let (mut arg, mut out) = (arg.clone(), Vec::new());
+                self.err.keep(move_constant(&mut arg, device, &mut out))?;
+                out.push(Binding { value: Expr::Arg(arg), ..binding.clone() });
+                return Some(out);
+            }
             return walk_binding(self, binding).map(|it| vec![it]);
         };
         let lowered = match &call.callee {
             Callee::Tir(gv) => self.lower(binding, call, gv.name(), Arg::Global(gv.clone())).map(Some),
             Callee::TirInplace(gv) => self.lower(binding, call, gv.name(), Arg::Global(gv.clone())).map(Some),
             Callee::DpsPacked(name) => self.lower(binding, call, name, Arg::Str(name.clone())).map(Some),
+            // The virtual machine makes it on the host.
+            Callee::Op(op) if op.name == SHAPE_TO_TENSOR => {
+                let device = self.places.device(&binding.var)?;
+                let attrs = call.attrs.clone().with(DEVICE, device.to_string());
+                let value = Call { attrs, ..Call::clone(call) }.into();
+                Ok(Some(vec![Binding { value, ..binding.clone() }]))
+            }
             Callee::Op(_)
             | Callee::Global(_)
             | Callee::Var(_)

@@ -15,7 +15,7 @@ use tvm_runtime::{ALIGNMENT, Device, Tensor};
 use super::builder::{Code, Tables, relax_functions};
 use super::value_type::value_type;
 use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Op, Type, Var, VarId};
-use crate::relax::op::device::{self, TO_VDEVICE};
+use crate::relax::op::device::{self, SHAPE_TO_TENSOR, TO_VDEVICE};
 use crate::relax::op::memory::{self, dtype_of};
 use crate::relax::{Arg, Binding, Body, Call, Callee, Constructor, Expr, Function, If};
 use crate::tir::{Param, PrimExpr, kernel_sig};
@@ -346,7 +346,13 @@ impl FunctionCodegen<'_, '_> {
                 Ok(self.code.reg())
             }
             (TO_VDEVICE, [tensor]) => {
-                let (src, device) = (self.arg(tensor)?, device::device(TO_VDEVICE, &call.attrs)?);
+                let device = device::device(TO_VDEVICE, &call.attrs)?;
+                let src = match tensor {
+                    // It is on the host, and goes nowhere in between.
+                    Arg::Const(tensor) if device == Device::cpu() => return Ok(self.constant(tensor)),
+                    Arg::Const(tensor) => self.constant(tensor),
+                    other => self.arg(other)?,
+                };
                 Ok(self.code.emit_to(|dst| Instruction::DeviceCopy { dst, src, device }))
             }
             (memory::MAKE_UNIQUE, [tensor]) => {
@@ -387,10 +393,14 @@ impl FunctionCodegen<'_, '_> {
                 let src = self.arg(tensor)?;
                 Ok(self.code.emit_to(|dst| Instruction::ShapeOf { dst, src }))
             }
-            ("shape_to_tensor", [shape]) => {
+            (SHAPE_TO_TENSOR, [shape]) => {
                 let src = self.arg(shape)?;
                 let tensor = self.code.emit_to(|dst| Instruction::ShapeToTensor { dst, src });
-                Ok(self.on_device(tensor))
+                let device = match call.attrs.get(device::DEVICE) {
+                    Some(_) => device::device(SHAPE_TO_TENSOR, &call.attrs)?,
+                    None => self.tables.device,
+                };
+                Ok(self.moved(tensor, device))
             }
             ("tensor_to_shape", [tensor]) => {
                 let src = self.arg(tensor)?;
@@ -448,7 +458,11 @@ impl FunctionCodegen<'_, '_> {
 
     /// A register that holds the tensor in `src` on the device that kernels run on.
     fn on_device(&mut self, src: Reg) -> Reg {
-        let device = self.tables.device;
+        self.moved(src, self.tables.device)
+    }
+
+    /// A register that holds the tensor in `src` on `device`; it is on the host.
+    fn moved(&mut self, src: Reg, device: Device) -> Reg {
         if device == Device::cpu() {
             src
         } else {

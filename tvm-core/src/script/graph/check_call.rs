@@ -7,6 +7,7 @@ use tvm_runtime::ParamKind;
 
 use super::{Args, CallResult};
 use crate::ir::{ArgKind, AttrKind, OpDef, OpRegistry};
+use crate::relax::op::device::PLACE;
 use crate::script::PrimFuncDef;
 
 /// Kind of an argument expression, as far as its syntax shows it.
@@ -201,7 +202,8 @@ const fn attr(op: &OpDef, name: &str) -> Option<AttrKind> {
         }
         i += 1;
     }
-    None
+    // Every operator can say where it computes.
+    if same(PLACE, name) { Some(AttrKind::Str) } else { None }
 }
 
 const fn has(named: &[(&str, Written)], name: &str) -> bool {

@@ -14,6 +14,7 @@ use super::frame::{emit, fail, span_of};
 use super::value::to_value;
 use super::{Args, At, GraphValue, Item, NamedCall, Outcome};
 use crate::ir::{ArgKind, AttrKind, AttrValue, Attrs, IrError, Op, OpRegistry, Span};
+use crate::relax::op::device::PLACE;
 use crate::relax::{Arg, Call, Callee};
 
 /// Binds a call of the operator `name` (with or without its `nn.` or `image.`).
@@ -150,7 +151,10 @@ fn bind_attrs(
         );
     }
     for (name, it) in named {
-        let Some(def) = op.attrs.iter().find(|def| def.name == name) else {
+        let def = op.attrs.iter().find(|def| def.name == name);
+        // Every operator can say where it computes.
+        let kind = def.map(|def| def.kind).or_else(|| (name == PLACE).then_some(AttrKind::Str));
+        let Some(kind) = kind else {
             let names: Vec<&str> = op.attrs.iter().map(|def| def.name).collect();
             let help = match crate::support::nearest(name, names.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -161,7 +165,7 @@ fn bind_attrs(
         };
         attrs.set(
             name,
-            attr(def.kind, &it).ok_or_else(|| err(format!("attribute `{name}` cannot be {}", it.kind())))?,
+            attr(kind, &it).ok_or_else(|| err(format!("attribute `{name}` cannot be {}", it.kind())))?,
         );
     }
     Ok(attrs)
