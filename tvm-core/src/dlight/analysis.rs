@@ -181,17 +181,19 @@ impl BlockInfo {
             let node = BufferNode { shape: buffer.shape[..len].into(), strides, ..(**buffer).clone() };
             (Buffer::from_node(node), indices[..len].into())
         };
-        let store = self.store.map(|store| {
+        let of_store = |store: BufferStore| {
             let (buffer, indices) = view(&store.buffer, &store.indices);
             BufferStore { buffer, indices, ..store }
-        });
+        };
+        let store = self.store.map(of_store);
+        let stores = self.stores.into_iter().map(of_store).collect();
         let loads = self.loads.iter().map(|load| {
             let (buffer, indices) = view(&load.buffer, &load.indices);
             let mut load = (**load).clone();
             (load.buffer, load.indices) = (buffer, indices);
             Arc::new(load)
         });
-        BlockInfo { loads: loads.collect(), store, ..self }
+        BlockInfo { loads: loads.collect(), store, stores, ..self }
     }
 
     /// The axis along which the store moves to the next element, as an index of `axes`.

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::arith::same;
-use crate::ir::Var;
-use crate::ir::VarId;
+use crate::ir::{Var, VarId};
 use crate::tir::analysis::{PairOp, same_indices, update, with_access_regions};
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
@@ -45,7 +44,10 @@ pub(super) fn merged(s: &Schedule, largest: &str, sum: &str) -> Option<PrimFunc>
     let total = &pair.total.buffer;
     let only = others.clone().all(|it| it.block.writes.iter().all(|it| it.buffer != *total));
     let is_result = s.func().params.iter().any(|it| it.buffer().is_some_and(|it| it == total));
-    if !between || !only || is_result {
+    // Readers under another name would not get NaN.
+    let blocks = s.state().blocks();
+    let renamed = blocks.iter().any(|it| it.block.match_buffers.iter().any(|it| it.source.buffer == *total));
+    if !between || !only || is_result || renamed {
         return None;
     }
     let mut merge = Merge { pair: &pair, largest, sum };

@@ -112,11 +112,9 @@ pub(super) fn one_kernel(
     let all: Vec<Arc<str>> = members.iter().map(|it| it.name.clone()).collect();
     let infos = |s: &Schedule| all.iter().filter_map(|it| BlockInfo::of(s, it)).collect::<Vec<_>>();
     let members = infos(s);
-    // Short rows are near enough to be read twice.
-    let row = longest(&members, lead).map(|length| length.saturating_mul(element_bytes(&members)));
     let mergeable = |it: &&[BlockInfo]| online::merged(s, &it[0].name, &it[1].name).is_some();
     let pair = members.windows(2).find(mergeable).map(|it| [0, 1].map(|at| it[at].name.clone()));
-    let pair = pair.filter(|_| row.is_some_and(|row| row > STAGED));
+    let bytes_of_row = longest(&members, lead).map(|length| length.saturating_mul(element_bytes(&members)));
     let Some(last) = members.last() else { return Ok(None) };
     if !members.iter().any(|it| it.reduces) {
         return Ok(None);
@@ -169,17 +167,19 @@ pub(super) fn one_kernel(
             blocks.push((copy, operand.shape.len() - lead));
         }
     }
+    // As many blocks fit a multiprocessor as their rows.
+    let at_once = ((limits.shared_bytes - PARTIAL) / (bytes + long).max(1)).max(1);
     if long > 0 {
-        // As many blocks fit a multiprocessor as their rows.
-        let blocks = (limits.shared_bytes / (bytes + long)).max(1);
         side = 1;
-        while row * blocks < THREADS_OF_ALL && 2 * row <= limits.threads_per_block {
+        while row * at_once < THREADS_OF_ALL && 2 * row <= limits.threads_per_block {
             row *= 2;
         }
     }
     let copies = blocks.len();
+    let near = kept || copies > 1;
+    let pair = pair.filter(|_| one_sweep_is_faster(bytes_of_row, near.then_some(at_once)));
     // What no memory of a block holds is read again from the caches, of which each row has more if fewer rows are under way.
-    if pair.is_some() && copies == 1 {
+    if pair.is_some() && !near {
         (row, side) = (MOST_THREADS.min(limits.threads_per_block), 1);
     }
     for info in members[..members.len() - 1].iter().rev() {
@@ -269,6 +269,17 @@ fn bind(
         s.bind(element, ThreadTag::ThreadIdxX)?;
     }
     Ok(())
+}
+
+/// True if the maximum and the sum of a softmax are found faster in one sweep than in two, for rows of `bytes`, of which
+/// a multiprocessor has `at_once` in its shared memory; `None` if they are not there.
+///
+/// One sweep computes twice as many exponentials. A multiprocessor with two rows or more is bound by these: while a
+/// block waits for memory, another one computes. With one row, all of its threads wait for the same sweep, and a
+/// row that is not in shared memory is read from slower memory in each sweep: there, a sweep costs more than the
+/// exponentials. Rows of up to [`STAGED`] bytes are in the caches of the multiprocessor in any case.
+fn one_sweep_is_faster(bytes: Option<i64>, at_once: Option<i64>) -> bool {
+    bytes.is_some_and(|bytes| bytes > STAGED) && at_once.is_none_or(|rows| rows < 2)
 }
 
 /// Copies `operand` for `reader` to the memory `scope`; returns the name of the block that copies.

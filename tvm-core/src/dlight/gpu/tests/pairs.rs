@@ -70,6 +70,25 @@ fn positions_of_extremes_by_threads() {
     assert_eq!(kernels.len(), 2, "parts, and their results: {kernels:?}");
 }
 
+/// A row, what is computed from it, and positions in that: one kernel.
+#[test]
+fn positions_after_other_reductions() {
+    for (shape, kind) in [([6, 70], (true, false)), ([40, 300], (false, true)), ([3, 5000], (true, true))] {
+        let x = te::placeholder("x", shape.map(PrimExpr::index), DataType::I64);
+        let r = te::reduce_axis("r", shape[1]);
+        let least = te::compute("least", [PrimExpr::index(shape[0])], &[&x], |i: &[PrimExpr]| {
+            te::min(x.at([i[0].clone(), r.expr()]).floormod(13), &[&r])
+        });
+        let far = te::compute("far", x.shape().to_vec(), &[&x, &least], |i: &[PrimExpr]| {
+            (x.at(i.to_vec()).floormod(13) - least.at([i[0].clone()])).floormod(5)
+        });
+        let y = topi::arg_extreme("y", &far, &[1], false, kind.0, kind.1);
+        let func = te::create_prim_func("positions", &[x], &[y]).unwrap();
+        assert_eq!(rules(&func), ["rows"], "{shape:?}");
+        assert_eq!(check(&func, &[]).len(), 1, "{shape:?}");
+    }
+}
+
 /// Softmax, or its logarithm, of rows.
 fn of_rows(shape: &[PrimExpr], dtype: DataType, log: bool) -> PrimFunc {
     let x = te::placeholder("x", shape.to_vec(), dtype);
@@ -91,18 +110,16 @@ fn run(func: &PrimFunc, x: &[f64], shape: &[i64], as_threads: bool) -> Vec<f64> 
 fn maximum_and_sum_of_long_rows_in_one_sweep() {
     let target = Target::cuda().with_arch("sm_90".parse().unwrap());
     let context = PassContext::new().target(target.clone());
-    for (length, log) in [(2049, false), (3001, true), (2048, false), (30_000, true), (30_001, false)] {
+    // Two rows fit a multiprocessor up to 13440 elements, one row up to 26880.
+    let cases = [(13_440, false), (13_441, true), (13_441, false), (26_880, true), (26_881, false)];
+    for (length, log) in cases {
         let func = of_rows(&[5, length].map(PrimExpr::index), DataType::F64, log);
         let module = IRModule::from_prim_func(func.clone());
         let lowered = Pipelines::for_target(&target).tir.apply_in(module, &context).unwrap();
         let lowered = lowered.prim_func(lowered.functions().next().unwrap().0).unwrap();
-        // Short rows are swept twice.
         let text = lowered.to_string();
-        assert_eq!(
-            text.contains("max_part") && text.contains("sum_part") && text.contains("abs("),
-            length > 2048,
-            "{text}"
-        );
+        assert!(text.contains("max_part") && text.contains("sum_part"), "{text}");
+        assert_eq!(text.contains("abs("), length > 13_440, "{text}");
         assert_eq!(DeviceKernel::all(lowered).len(), 1, "{text}");
         let row = |at: i64| -> Vec<f64> {
             let of = |j: i64| match (at, j) {
@@ -123,6 +140,33 @@ fn maximum_and_sum_of_long_rows_in_one_sweep() {
             assert!(got == want || near || (got.is_nan() && want.is_nan()), "{at} of {length}: {got} {want}");
         }
     }
+}
+
+/// One sweep, where a multiprocessor of the architecture has fewer than two rows in its shared memory.
+#[test]
+fn one_sweep_where_two_rows_do_not_fit() {
+    let most_of_two = |arch: &str| -> i64 {
+        let limits = *arch.parse::<GpuArch>().unwrap().limits();
+        let one_sweep = |length: i64| {
+            let func = of_rows(&[64, length].map(PrimExpr::index), DataType::F32, false);
+            let (scheduled, _) = schedule_for_gpu(&func, &limits).unwrap();
+            scheduled.to_string().contains("abs(")
+        };
+        assert!(!one_sweep(300) && !one_sweep(4096), "{arch}: short rows are in caches");
+        assert!(one_sweep(50_000) && one_sweep(1_000_000), "{arch}: one row fits, or none");
+        let (mut two, mut one) = (4096, 50_000);
+        while one - two > 1 {
+            let middle = (two + one) / 2;
+            *(if one_sweep(middle) { &mut one } else { &mut two }) = middle;
+        }
+        two
+    };
+    let found = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100"].map(most_of_two);
+    assert_eq!(found, [6016, 18_688, 10_496, 26_880, 26_880]);
+    // Rows of any length may be short.
+    let any = of_rows(&[64.into(), Var::index("n").into()], DataType::F32, false);
+    let (scheduled, _) = schedule_for_gpu(&any, GpuArch::DEFAULT.limits()).unwrap();
+    assert!(!scheduled.to_string().contains("abs("), "{scheduled}");
 }
 
 /// What is no such pair, or narrower than its sum, is swept as it is written.

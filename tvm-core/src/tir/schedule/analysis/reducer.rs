@@ -72,10 +72,15 @@ impl Reducer<'_> {
             return Err(format!("allocates a buffer, or `{}` has a second name", names.join("`, `")));
         }
         let mut parts = Vec::new();
+        // An extreme of several parts that all start where the whole one does is the same.
+        let is_constant = |it: &PrimExpr| matches!(it, PrimExpr::IntImm(_) | PrimExpr::FloatImm(_));
+        let starts_anywhere = matches!(op, Op::Pair(PairOp::ArgExtreme { .. }));
+        let from_init = starts_anywhere && inits.iter().all(|init| is_constant(&init.value));
         for (at, ((store, term), init)) in updates.into_iter().zip(inits).enumerate() {
             let dtype = store.buffer.dtype;
             let found = match op {
                 Op::Single(op) => identity(op, dtype, &init.value),
+                Op::Pair(_) if from_init && dtype.lanes() == 1 => Some(init.value.clone()),
                 Op::Pair(op) => of_pair(op, at, dtype),
             };
             let Some(identity) = found else {
@@ -141,9 +146,7 @@ pub(in crate::tir) fn store_all(
 fn of_pair(op: PairOp, at: usize, dtype: DataType) -> Option<PrimExpr> {
     match (op, at) {
         _ if dtype.lanes() != 1 => None,
-        (PairOp::ArgExtreme { last, .. }, 0) if dtype.is_int() => {
-            Some(if last { PrimExpr::int(-1, dtype) } else { limit(dtype, true) })
-        }
+        (PairOp::ArgExtreme { last, .. }, 0) if dtype.is_int() => Some(limit(dtype, !last)),
         (PairOp::ArgExtreme { .. }, 0) => None,
         (PairOp::ArgExtreme { largest, .. }, _) => Some(limit(dtype, !largest)),
         (PairOp::ScaledSum, 0) if dtype.is_float() => Some(limit(dtype, false)),
