@@ -85,8 +85,9 @@ fn random_schedules_keep_results() {
     register();
     let mut rng = Rng::new(2024);
     let mut applied: std::collections::BTreeMap<&str, (u32, u32)> = Default::default();
-    let fixed = [small_dense(), stencil(dim(8), dim(6)), rows(), positions()].map(|it| (it, vec![], 250));
-    for (program, dims, count) in fixed.into_iter().chain([(symbolic::program(), vec![7, 5, 3], 120)]) {
+    let fixed = [small_dense(), stencil(dim(8), dim(6)), rows()].map(|it| (it, vec![], 250));
+    let others = [(symbolic::program(), vec![7, 5, 3], 120), (positions(), vec![], 150)];
+    for (program, dims, count) in fixed.into_iter().chain(others) {
         let want = run(&program, arguments(&program, &dims));
         for _ in 0..count {
             let mut s = Schedule::new(program.clone()).unwrap();

@@ -12,8 +12,9 @@
 //!
 //! Each thread combines its terms in memory of its own. The threads of a warp then combine their results by shuffles, in
 //! halves: afterwards each of them has the result of the warp. The results of the warps go through shared memory, and the first
-//! thread combines them; of pairs, as a position and a value, the first warp does so, by shuffles. Where the number of threads is no multiple of the warp, or they follow each other along another index than
-//! threadIdx.x, all results go through shared memory and are combined there in halves. Threads that read `c` wait for the first one, if it is in shared memory
+//! thread combines them; of pairs, as a position and a value, the first warp does so, by shuffles. Where the number of threads
+//! is no multiple of the warp, or they follow each other along another index than threadIdx.x, all results go through shared
+//! memory and are combined there in halves. Threads that read `c` wait for the first one, if it is in shared memory
 //! ([`thread_sync`](super::thread_sync)).
 //!
 //! A copy of what is reduced is made meanwhile, if it is in memory that is asked for at the launch ([`copies`]).

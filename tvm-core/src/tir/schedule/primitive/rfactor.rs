@@ -9,12 +9,12 @@
 //! ```
 //!
 //! The first block has the loop as a spatial axis, so this loop may run side by side. Its partial results start at the
-//! identity of the operation; the second block keeps the init of the reduction. Sums of floats may be rounded in another
-//! way.
+//! identity of the operation, those of extremes and their positions at the constants of the init; the second block keeps
+//! the init of the reduction. Sums of floats may be rounded in another way.
 //!
-//! Legal for a block with an init and one commutative update (of one element, or of a pair of them, as a position and a value), alone in loops of which each drives spatial or reduction
-//! axes, not both. No condition of the block relates the two kinds. The loops visit each point once, and the bounds of the
-//! reduction's loops are known where the buffer is allocated.
+//! Legal for a block with an init and one commutative update of one element, or of a pair of them, as a position and a
+//! value, alone in loops of which each drives spatial or reduction axes, not both. No condition of the block relates the two
+//! kinds. The loops visit each point once, and the bounds of the reduction's loops are known where the buffer is allocated.
 //!
 //! TVM counterpart: `rfactor`.
 
