@@ -1,4 +1,4 @@
-//! Default schedules for GPUs of random programs, above all of products in tiles: run as threads by the interpreter, which reports
+//! Default schedules for GPUs of random programs, above all of products in tiles, and reductions by threads: run as threads by the interpreter, which reports
 //! races and accesses that are not in bounds, and compared with the program as it is written.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use tvm::tir::interp::{InterpErrorKind, Program as Interpreted};
 use tvm_testing::{Budget, Rng};
 
 use super::program::Program;
-use super::{products, windows};
+use super::{products, reductions, windows};
 
 /// Statements and iterations of all threads at most.
 const MAX_STEPS: u64 = 12_000_000;
 
 #[test]
 fn fuzz_default_gpu() {
-    let makes: [fn(&mut Rng) -> Program; 8] = [
+    let makes: [fn(&mut Rng) -> Program; 12] = [
         windows::of_many_channels,
         windows::of_many_channels,
         windows::of_many_channels,
@@ -29,6 +29,10 @@ fn fuzz_default_gpu() {
         windows::pointwise,
         windows::transposed,
         products::product,
+        reductions::reduction,
+        reductions::norm,
+        reductions::rows,
+        reductions::position_or_softmax,
     ];
     let (mut programs, mut too_long) = (0, 0);
     let mut rules: BTreeMap<&'static str, usize> = BTreeMap::new();

@@ -54,7 +54,7 @@ families! {
     fuzz_default_windows "default_windows" (2, 10), ["contraction", "spatial"]:
         windows::convolution, windows::pointwise, windows::pooling, windows::transposed;
     fuzz_default_reductions "default_reductions" (2, 12), ["contraction", "rows", "reduction", "spatial"]:
-        reductions::reduction, reductions::norm, reductions::rows;
+        reductions::reduction, reductions::norm, reductions::rows, reductions::position_or_softmax;
     fuzz_default_elements "default_elements" (2, 12), ["spatial"]:
         elements::chain, elements::motion, elements::function, elements::blocked;
     fuzz_default_indexed "default_indexed" (2, 10), ["ordered", "spatial"]:

@@ -82,7 +82,33 @@ pub(crate) fn norm(rng: &mut Rng) -> Program {
     }
 }
 
-/// Largest and smallest elements of rows and what is computed from them, several times over. Differences and extremes are the
+/// Positions of extremes among few different numbers, or softmax, of rows that threads divide into parts, or of which shared
+/// memory holds one, or none.
+pub(crate) fn position_or_softmax(rng: &mut Rng) -> Program {
+    let rows = *rng.pick(&[1, 2, 3, 5]);
+    if rng.one_in(3) {
+        let length = *rng.pick(&[9000, 18_688, 18_689, 20_001]);
+        let make = if rng.one_in(2) { softmax_of } else { log_softmax_of };
+        return make(rng, &[1, length], 1);
+    }
+    let shape = [rows, *rng.pick(&[1, 2, 31, 32, 33, 257, 1025, 5000])];
+    let dtype = *rng.pick(&[DataType::F32, DataType::F16, DataType::BF16, DataType::F64, DataType::I8]);
+    let (largest, last, axis) = (rng.one_in(2), rng.one_in(2), rng.below(2));
+    let mut p = Builder::new(rng);
+    let dims = dims(&mut p, &shape);
+    let x = p.input("x", &dims, dtype);
+    // Ties: many elements are 1, except for NaN.
+    let one = PrimExpr::constant(1.0, dtype);
+    let few = broadcast("few", &dims, &[(&x).into()], |it| {
+        let above = it[0].clone().greater(PrimExpr::constant(0.0, dtype));
+        above.select(one.clone(), it[0].clone())
+    });
+    let x = if p.rng.one_in(2) { few } else { x };
+    let y = arg_extreme("arg", &x, &[axis], p.rng.one_in(2), largest, last);
+    p.finish("position", &[y], Bound::Same)
+}
+
+/// Largest and smallest elements of rows and what is computed from them, several times over, or positions in that. Differences and extremes are the
 /// same in any order, apart from the signs of zeros.
 pub(crate) fn rows(rng: &mut Rng) -> Program {
     let (shape, mut axes) = shape(rng, 2);
@@ -110,6 +136,11 @@ pub(crate) fn rows(rng: &mut Rng) -> Program {
         if p.rng.one_in(4) {
             return p.finish("extremes", &[extreme], Bound::Equal);
         }
+    }
+    if p.rng.one_in(3) {
+        let (largest, last) = (p.rng.one_in(2), p.rng.one_in(2));
+        let place = arg_extreme("place", &row, &axes, false, largest, last);
+        return p.finish("place", &[place], Bound::Same);
     }
     p.finish("rows", &[row], Bound::Equal)
 }

@@ -59,6 +59,22 @@ pub(crate) fn window() -> Result<PrimFunc, IrError> {
     te::create_prim_func("window", &[x], &[t])
 }
 
+/// Position and value of the largest element of each row, and their readers.
+pub(crate) fn positions() -> Result<PrimFunc, IrError> {
+    let [m, n] = symbols(["m", "n"]);
+    let x = te::placeholder("x", [m.clone(), n.clone()], DataType::F32);
+    let r = te::reduce_axis("r", n.clone());
+    let y = te::compute_many("y", vec![m.clone()], &[&x], |i: &[PrimExpr]| {
+        let largest = te::Combiner::arg_extreme(DataType::F32, true, false);
+        te::reduce(largest, vec![r.expr(), x.at([i[0].clone(), r.expr()])], &[&r])
+    });
+    let d = te::compute("d", [m.clone(), n], &[&x, &y[1]], |i: &[PrimExpr]| {
+        y[1].at([i[0].clone()]) - x.at(i.to_vec())
+    });
+    let z = te::compute("z", [m], &[&y[0]], |i: &[PrimExpr]| y[0].at(i.to_vec()).min(1000));
+    te::create_prim_func("positions", &[x], &[d, z])
+}
+
 /// Row maximum, difference, row sum and product.
 pub(crate) fn rows() -> Result<PrimFunc, IrError> {
     let [m, n] = symbols(["m", "n"]);

@@ -54,6 +54,7 @@ const EXPRESSIONS: &[Kernel] = &[
     Kernel { name: "dense_not_empty", build: expressions::dense_not_empty, tolerance: 0.0 },
     Kernel { name: "window", build: expressions::window, tolerance: 0.0 },
     Kernel { name: "rows", build: expressions::rows, tolerance: 0.0 },
+    Kernel { name: "positions", build: expressions::positions, tolerance: 0.0 },
 ];
 
 /// All programs.

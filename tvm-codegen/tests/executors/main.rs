@@ -17,6 +17,7 @@ mod gpu_rules;
 mod kernels;
 mod masked;
 mod narrow;
+mod positions;
 mod programs;
 mod reduce;
 mod shuffles;

@@ -5,10 +5,11 @@ use tvm_codegen::cuda as generator;
 use tvm_core::ir::{IRModule, Var};
 use tvm_core::te::{self, Combiner};
 use tvm_core::tir::{Intrinsic, PrimExpr, PrimFunc};
+use tvm_core::topi;
 use tvm_runtime::{DataType, Value};
 
 use super::cuda::{emulate_source, interpret, lower};
-use super::data::Rng;
+use super::data::{Rng, random};
 use super::suite::{Case, check, tensor};
 
 /// `y[i] = combine(x[i, ..]) + b[i]`.
@@ -122,6 +123,26 @@ fn rows_that_are_one_kernel() {
         let calls = rows.map_or(vec![0, 1, 5], |rows| vec![rows]).into_iter();
         cases.push(Case { func, args: calls.map(|m| args(m, &mut rng)).collect(), tolerance: 1e-4 });
     }
+    check(&cases);
+}
+
+/// Rows of which a multiprocessor holds one, or none, have their maximum and their sum in one sweep. Logarithms, because quotients of
+/// such rows are smaller than the tolerance.
+#[test]
+fn maximum_and_sum_in_one_sweep() {
+    let mut rng = Rng(33);
+    let cases = [[2, 18_700], [1, 45_000]].map(|shape: [i64; 2]| {
+        let x = te::placeholder("x", shape.map(PrimExpr::index), DataType::F32);
+        let y = topi::log_softmax(&x, 1);
+        let func = te::create_prim_func("log_softmax", &[x], &[y]).unwrap();
+        let calls = [false, true].map(|special| {
+            let x = Value::Tensor(random(&shape, DataType::F32, &mut rng, special));
+            vec![x, tensor(&shape, DataType::F32, &mut rng)]
+        });
+        Case { func, args: calls.to_vec(), tolerance: 1e-5 }
+    });
+    let func = lower(&IRModule::from_prim_func(cases[0].func.clone())).remove(0).1.to_string();
+    assert!(func.contains("max_part") && func.contains("abs("), "{func}");
     check(&cases);
 }
 

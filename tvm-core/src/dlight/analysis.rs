@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::arith::{Analyzer, ConstIntBound, detect_linear_equation};
 use crate::ir::Var;
-use crate::tir::analysis::estimate_cost;
+use crate::tir::analysis::{estimate_cost, pair_update};
 use crate::tir::schedule::{Schedule, StmtSRef};
 use crate::tir::{
     BinaryOp, Block, BlockRealize, Buffer, BufferLoad, BufferNode, BufferStore, ForKind, Intrinsic, IterKind,
@@ -26,6 +26,8 @@ pub(super) struct BlockInfo {
     pub(super) axes: Vec<Axis>,
     /// The store that is the whole body, if it is one store.
     pub(super) store: Option<BufferStore>,
+    /// That store, or both of a body that updates a position and a value, or a similar pair.
+    pub(super) stores: Vec<BufferStore>,
     /// Loads of buffers other than the ones that the block writes.
     pub(super) loads: Vec<Arc<BufferLoad>>,
     /// True if the block updates what it stores along reduction axes.
@@ -103,6 +105,11 @@ impl BlockInfo {
         }
         let reduces = axes.iter().any(|axis| axis.kind == IterKind::Reduce);
         let store = block.body.as_buffer_store().map(|store| (**store).clone());
+        let stores = match (&store, pair_update(&block.body)) {
+            (Some(store), _) => vec![store.clone()],
+            (None, Some(pair)) => pair.stores.map(BufferStore::clone).into(),
+            (None, None) => Vec::new(),
+        };
         let mut loads = Vec::new();
         for_each_load(&block.body, &mut |load| loads.push(load.clone()));
         loads.retain(|load| block.writes.iter().all(|write| write.buffer != load.buffer));
@@ -114,6 +121,7 @@ impl BlockInfo {
             name: block.name.clone(),
             axes,
             store,
+            stores,
             loads,
             reduces,
             at_most: None,
@@ -173,22 +181,28 @@ impl BlockInfo {
             let node = BufferNode { shape: buffer.shape[..len].into(), strides, ..(**buffer).clone() };
             (Buffer::from_node(node), indices[..len].into())
         };
-        let store = self.store.map(|store| {
+        let of_store = |store: BufferStore| {
             let (buffer, indices) = view(&store.buffer, &store.indices);
             BufferStore { buffer, indices, ..store }
-        });
+        };
+        let store = self.store.map(of_store);
+        let stores = self.stores.into_iter().map(of_store).collect();
         let loads = self.loads.iter().map(|load| {
             let (buffer, indices) = view(&load.buffer, &load.indices);
             let mut load = (**load).clone();
             (load.buffer, load.indices) = (buffer, indices);
             Arc::new(load)
         });
-        BlockInfo { loads: loads.collect(), store, ..self }
+        BlockInfo { loads: loads.collect(), store, stores, ..self }
     }
 
     /// The axis along which the store moves to the next element, as an index of `axes`.
     pub(super) fn contiguous_axis(&self) -> Option<usize> {
-        let store = self.store.as_ref()?;
+        self.contiguous_axis_of(self.store.as_ref()?)
+    }
+
+    /// The axis along which `store` moves to the next element.
+    pub(super) fn contiguous_axis_of(&self, store: &BufferStore) -> Option<usize> {
         let last = store.indices.last()?.as_var()?;
         let axis = self.axes.iter().position(|axis| axis.var == *last)?;
         (self.axes[axis].kind == IterKind::Spatial && stride(&store.indices, last) == Stride::One)

@@ -3,6 +3,7 @@
 use super::analysis::{Axis, BlockInfo, Stride, stride};
 use super::inline::{AGAIN, operations, readers_in_bounds};
 use crate::arith::same;
+use crate::tir::analysis::same_indices;
 use crate::tir::schedule::Schedule;
 use crate::tir::{Buffer, IterKind, PrimExpr, any_expr};
 
@@ -21,7 +22,7 @@ pub(super) fn members(s: &Schedule, first: &BlockInfo) -> Option<(Vec<BlockInfo>
     let mut members = Vec::new();
     for info in blocks {
         let Some(place) = place(&info, &rows, &made) else { break };
-        made.extend(info.store.as_ref().map(|store| (store.buffer.clone(), place)));
+        made.extend(info.stores.iter().map(|store| (store.buffer.clone(), place.clone())));
         members.push(info);
     }
     Some((members, lead))
@@ -30,7 +31,10 @@ pub(super) fn members(s: &Schedule, first: &BlockInfo) -> Option<(Vec<BlockInfo>
 /// The dimensions of the result in which the rows are numbered, if the block computes one row from one row of each buffer in
 /// `made`, in order.
 fn place(info: &BlockInfo, rows: &[Axis], made: &[(Buffer, Vec<usize>)]) -> Option<Vec<usize>> {
-    let store = info.store.as_ref()?;
+    let (store, others) = info.stores.split_first()?;
+    if !others.iter().all(|it| same_indices(&it.indices, &store.indices)) {
+        return None;
+    }
     let (lead, own) = info.axes.split_at_checked(rows.len())?;
     let same_rows = lead
         .iter()

@@ -5,6 +5,7 @@
 use tvm_runtime::DataType;
 
 use crate::ir::Var;
+use crate::tir::analysis::PairOp;
 use crate::tir::{IterKind, IterVar, PrimExpr, Range};
 
 /// How two (tuples of) values are combined.
@@ -112,21 +113,9 @@ impl Combiner {
         let (index, value) = if last { (-1, DataType::I64) } else { (i64::MAX, DataType::I64) };
         let start = if largest { min_value(dtype) } else { max_value(dtype) };
         let components = vec![("i", value), ("v", dtype)];
+        let op = PairOp::ArgExtreme { largest, last };
         Combiner::tuple(components, vec![PrimExpr::index(index), start], |x, y| {
-            let better = |a: &PrimExpr, b: &PrimExpr| {
-                let (a, b) = (a.clone(), b.clone());
-                if largest { a.greater(b) } else { a.less(b) }
-            };
-            let nan = |v: &PrimExpr| v.clone().not_equal(v);
-            let before = if last { x[0].clone().greater(&y[0]) } else { x[0].clone().less(&y[0]) };
-            let mut tie = x[1].clone().equal(&y[1]);
-            let mut keep = better(&x[1], &y[1]);
-            if dtype.is_float() {
-                tie = tie.or(nan(&x[1]).and(nan(&y[1])));
-                keep = keep.or(nan(&x[1]).and(!nan(&y[1])));
-            }
-            let keep = keep.or(tie.and(before));
-            vec![keep.clone().select(x[0].clone(), y[0].clone()), keep.select(x[1].clone(), y[1].clone())]
+            op.combine([&x[0], &x[1]], [&y[0], &y[1]]).into()
         })
     }
 }

@@ -95,7 +95,7 @@ fn one_sweep(
         s.compute_at(block, target)?;
     }
     // The last block that reads an operand prefetches the next row of it, while it computes.
-    let made: Vec<&Buffer> = members.iter().filter_map(|it| Some(&it.store.as_ref()?.buffer)).collect();
+    let made: Vec<&Buffer> = members.iter().flat_map(|it| &it.stores).map(|it| &it.buffer).collect();
     let ahead = members.iter().rev().find_map(|it| {
         strips_of_operand(it, lead, &made, machine).map(|strips| (it.name.clone(), together * strips))
     });

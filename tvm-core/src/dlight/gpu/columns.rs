@@ -139,7 +139,7 @@ fn in_parts(
 
 /// The contiguous axis, of a reduction that has more terms than it has results for all threads of a GPU.
 fn column_of(info: &BlockInfo) -> Option<usize> {
-    let column = info.contiguous_axis().filter(|_| info.reduces && !info.shifted)?;
+    let column = info.contiguous_axis_of(info.stores.first()?).filter(|_| info.reduces && !info.shifted)?;
     let strides = || info.loads.iter().map(|load| stride(&load.indices, &info.axes[column].var));
     let count = |kind: IterKind| iterations(info.axes.iter().filter(move |axis| axis.kind == kind));
     let kinds = info.axes.iter().all(|axis| matches!(axis.kind, IterKind::Spatial | IterKind::Reduce));

@@ -9,6 +9,7 @@ mod columns;
 mod conv;
 mod fallback;
 mod matmul;
+mod online;
 mod parts;
 mod reduction;
 mod results;

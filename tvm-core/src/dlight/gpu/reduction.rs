@@ -79,7 +79,7 @@ fn rows_of(info: &BlockInfo) -> Option<usize> {
     let last = info.axes.last()?;
     let strides = || info.loads.iter().map(|load| stride(&load.indices, &last.var));
     let terms = iterations(&info.axes[spatial..]);
-    let fits = info.store.is_some()
+    let fits = !info.stores.is_empty()
         && !info.shifted
         && spatial < info.axes.len()
         && (spatial..info.axes.len()).all(reduced)

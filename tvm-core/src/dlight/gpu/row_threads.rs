@@ -6,7 +6,10 @@
 //! from the caches each time after the first one. Threads that reduce combine their results by shuffles
 //! ([`lower_cross_thread_reduction`](crate::tir::transform::lower_cross_thread_reduction)).
 
-use super::BUSY;
+use std::sync::Arc;
+
+use super::results::names;
+use super::{BUSY, online};
 use crate::dlight::analysis::{Axis, BlockInfo, iterations};
 use crate::dlight::inline::{AGAIN, operations};
 use crate::dlight::row_chain::is_cheap;
@@ -88,7 +91,7 @@ pub(super) fn one_kernel(
     lead: usize,
     limits: &GpuLimits,
 ) -> Result<Option<String>, ScheduleError> {
-    let Some((last, others)) = members.split_last() else { return Ok(None) };
+    let Some((_, others)) = members.split_last() else { return Ok(None) };
     let (mut bytes, mut kept) = (0i64, false);
     for info in others.iter().filter(|it| !it.reduces) {
         let size = row_bytes(info, lead);
@@ -106,7 +109,13 @@ pub(super) fn one_kernel(
             kept = true;
         }
     }
-    let members: Vec<BlockInfo> = members.iter().filter_map(|it| BlockInfo::of(s, &it.name)).collect();
+    let all: Vec<Arc<str>> = members.iter().map(|it| it.name.clone()).collect();
+    let infos = |s: &Schedule| all.iter().filter_map(|it| BlockInfo::of(s, it)).collect::<Vec<_>>();
+    let members = infos(s);
+    let mergeable = |it: &&[BlockInfo]| online::merged(s, &it[0].name, &it[1].name).is_some();
+    let pair = members.windows(2).find(mergeable).map(|it| [0, 1].map(|at| it[at].name.clone()));
+    let bytes_of_row = longest(&members, lead).map(|length| length.saturating_mul(element_bytes(&members)));
+    let Some(last) = members.last() else { return Ok(None) };
     if !members.iter().any(|it| it.reduces) {
         return Ok(None);
     }
@@ -118,13 +127,17 @@ pub(super) fn one_kernel(
     while side > 1 && members.len() > 1 && innermost.is_none_or(|rows| rows % side != 0) {
         side /= 2;
     }
+    if last.stores.len() > 1 {
+        keep_near(s, last)?;
+    }
     let anchor = s.block(&last.name)?;
+    let last_name = last.name.clone();
     let loops = s.get_loops(anchor)?;
     let Some(&target) = loops.get(lead.saturating_sub(1)) else { return Ok(None) };
-    let mut blocks = vec![(anchor, last.axes.len() - lead)];
+    let mut blocks = vec![(last.name.clone(), last.axes.len() - lead)];
     if lead == 0 {
         let rows = s.add_unit_loop(target)?;
-        bind(s, &[rows], &blocks, Threads { row, side: 1, length })?;
+        bind(s, &[rows], &[(anchor, last.axes.len() - lead)], Threads { row, side: 1, length })?;
         return Ok(Some(format!("{row} threads for all elements")));
     }
     let (mut long, most) = (0i64, most_elements(&members, lead));
@@ -145,7 +158,7 @@ pub(super) fn one_kernel(
         let Some(reader) = members.iter().find(|it| reads(it, &operand)) else { continue };
         let reader = s.block(&reader.name)?;
         let mut fork = s.clone();
-        if let Ok(copy) = fork.cache_read(reader, &*operand.name, scope) {
+        if let Ok(copy) = cache_read(&mut fork, reader, &operand, scope) {
             *s = fork;
             match scope {
                 Scope::SharedDyn => long += size,
@@ -154,24 +167,43 @@ pub(super) fn one_kernel(
             blocks.push((copy, operand.shape.len() - lead));
         }
     }
+    // As many blocks fit a multiprocessor as their rows.
+    let at_once = ((limits.shared_bytes - PARTIAL) / (bytes + long).max(1)).max(1);
     if long > 0 {
-        // As many blocks fit a multiprocessor as their rows.
-        let blocks = (limits.shared_bytes / (bytes + long)).max(1);
         side = 1;
-        while row * blocks < THREADS_OF_ALL && 2 * row <= limits.threads_per_block {
+        while row * at_once < THREADS_OF_ALL && 2 * row <= limits.threads_per_block {
             row *= 2;
         }
     }
     let copies = blocks.len();
+    let near = kept || copies > 1;
+    let pair = pair.filter(|_| one_sweep_is_faster(bytes_of_row, near.then_some(at_once)));
+    // What no memory of a block holds is read again from the caches, of which each row has more if fewer rows are under way.
+    if pair.is_some() && !near {
+        (row, side) = (MOST_THREADS.min(limits.threads_per_block), 1);
+    }
     for info in members[..members.len() - 1].iter().rev() {
         let block = s.block(&info.name)?;
         s.compute_at(block, target)?;
-        s.set_scope(block, 0, Scope::Shared)?;
-        blocks.push((block, info.axes.len() - lead));
+        for at in 0..info.stores.len() {
+            s.set_scope(block, at, Scope::Shared)?;
+        }
+        blocks.push((info.name.clone(), info.axes.len() - lead));
     }
-    for &(copy, _) in &blocks[1..copies] {
+    for (copy, _) in &blocks[1..copies] {
+        let copy = s.block(copy)?;
         s.compute_at(copy, target)?;
     }
+    if let Some([largest, sum]) = &pair
+        && let Some(func) = online::merged(s, largest, sum)
+    {
+        *s = Schedule::new(func)?;
+        blocks.retain(|it| it.0 != *largest);
+    }
+    let anchor = s.block(&last_name)?;
+    let loops = s.get_loops(anchor)?;
+    let blocks = blocks.iter().map(|(name, own)| Ok((s.block(name)?, *own)));
+    let blocks = blocks.collect::<Result<Vec<_>, ScheduleError>>()?;
     while side > 1 && bytes * side > STAGED {
         side /= 2;
     }
@@ -239,6 +271,53 @@ fn bind(
     Ok(())
 }
 
+/// True if the maximum and the sum of a softmax are found faster in one sweep than in two, for rows of `bytes`, of which
+/// a multiprocessor has `at_once` in its shared memory; `None` if they are not there.
+///
+/// One sweep computes twice as many exponentials. A multiprocessor with two rows or more is bound by these: while a
+/// block waits for memory, another one computes. With one row, all of its threads wait for the same sweep, and a
+/// row that is not in shared memory is read from slower memory in each sweep: there, a sweep costs more than the
+/// exponentials. Rows of up to [`STAGED`] bytes are in the caches of the multiprocessor in any case.
+fn one_sweep_is_faster(bytes: Option<i64>, at_once: Option<i64>) -> bool {
+    bytes.is_some_and(|bytes| bytes > STAGED) && at_once.is_none_or(|rows| rows < 2)
+}
+
+/// Copies `operand` for `reader` to the memory `scope`; returns the name of the block that copies.
+fn cache_read(
+    s: &mut Schedule,
+    reader: BlockRV,
+    operand: &Buffer,
+    scope: Scope,
+) -> Result<Arc<str>, ScheduleError> {
+    let before = names(s);
+    s.cache_read(reader, &*operand.name, scope)?;
+    let new = names(s).into_iter().find(|it| !before.contains(it));
+    Ok(new.unwrap_or_else(|| operand.name.clone()))
+}
+
+/// Keeps what the block computes and no other one reads in shared memory: the value beside a position, if only that is wanted.
+fn keep_near(s: &mut Schedule, info: &BlockInfo) -> Result<(), ScheduleError> {
+    let block = s.block(&info.name)?;
+    for (at, store) in info.stores.iter().enumerate() {
+        let leaves = s.state().leaf_blocks();
+        let mut others = leaves.iter().filter(|it| it.block.name != info.name);
+        if others.any(|it| it.block.reads.iter().any(|read| read.buffer == store.buffer)) {
+            continue;
+        }
+        let mut fork = s.clone();
+        if fork.set_scope(block, at, Scope::Shared).is_ok() {
+            *s = fork;
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of an element of what the blocks reduce.
+fn element_bytes(members: &[BlockInfo]) -> i64 {
+    let stored = members.iter().filter(|it| it.reduces).flat_map(|it| &it.stores);
+    stored.map(|it| it.buffer.dtype.bytes() as i64).max().unwrap_or(0)
+}
+
 /// True if the block computes one value of each row.
 fn one_value(info: &BlockInfo, lead: usize) -> bool {
     info.axes[lead..].iter().all(|axis| axis.extent.is_const(1))
@@ -282,7 +361,7 @@ fn shared_operands(members: &[BlockInfo], lead: usize) -> Vec<Buffer> {
     let mut found: Vec<Buffer> = Vec::new();
     for load in members.iter().flat_map(|info| &info.loads) {
         let buffer = &load.buffer;
-        let made = members.iter().any(|it| it.store.as_ref().is_some_and(|store| store.buffer == *buffer));
+        let made = members.iter().any(|it| it.stores.iter().any(|store| store.buffer == *buffer));
         let readers: Vec<&BlockInfo> = members.iter().filter(|it| reads(it, buffer)).collect();
         let rows = readers.iter().all(|info| {
             info.loads.iter().filter(|it| it.buffer == *buffer).all(|it| is_of_row(info, &it.indices, lead))

@@ -2,6 +2,7 @@
 
 mod conv;
 mod long_rows;
+mod pairs;
 
 use tvm_runtime::DataType;
 

@@ -11,6 +11,7 @@ mod lowered;
 #[cfg(test)]
 mod tests;
 mod total;
+mod tuple;
 mod update;
 mod weight;
 mod well_formed;
@@ -26,6 +27,7 @@ pub(in crate::tir) use kernels::is_shared;
 pub use kernels::{DeviceKernel, DynamicShared};
 pub use lowered::lowered_form;
 pub(crate) use total::is_total;
+pub(crate) use tuple::{PairOp, pair_update};
 pub(in crate::tir) use update::{loads_buffer, loads_element};
 pub(crate) use update::{same_indices, update};
 pub(crate) use weight::{WORTH_A_NAME, own_weight};

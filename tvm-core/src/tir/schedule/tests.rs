@@ -65,13 +65,29 @@ fn rows() -> PrimFunc {
     te::create_prim_func("rows", &[x], &[o]).unwrap()
 }
 
+/// Positions and values of the smallest elements of rows, with readers of both.
+fn positions() -> PrimFunc {
+    let x = te::placeholder("x", [dim(6), dim(10)], I64);
+    let few = te::compute("few", [dim(6), dim(10)], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()).floormod(4));
+    let r = te::reduce_axis("r", 10);
+    let y = te::compute_many("y", vec![dim(6)], &[&few], |i: &[PrimExpr]| {
+        let least = te::Combiner::arg_extreme(I64, false, true);
+        te::reduce(least, vec![r.expr(), few.at([i[0].clone(), r.expr()])], &[&r])
+    });
+    let z = te::compute("z", [dim(6)], &[&y[0], &y[1]], |i: &[PrimExpr]| {
+        y[0].at(i.to_vec()) * 100 + y[1].at(i.to_vec())
+    });
+    te::create_prim_func("positions", &[x], &[z]).unwrap()
+}
+
 #[test]
 fn random_schedules_keep_results() {
     register();
     let mut rng = Rng::new(2024);
     let mut applied: std::collections::BTreeMap<&str, (u32, u32)> = Default::default();
     let fixed = [small_dense(), stencil(dim(8), dim(6)), rows()].map(|it| (it, vec![], 250));
-    for (program, dims, count) in fixed.into_iter().chain([(symbolic::program(), vec![7, 5, 3], 120)]) {
+    let others = [(symbolic::program(), vec![7, 5, 3], 120), (positions(), vec![], 150)];
+    for (program, dims, count) in fixed.into_iter().chain(others) {
         let want = run(&program, arguments(&program, &dims));
         for _ in 0..count {
             let mut s = Schedule::new(program.clone()).unwrap();

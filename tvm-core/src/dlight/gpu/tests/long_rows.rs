@@ -40,9 +40,9 @@ fn last_elements_are_apart() {
     let text = lowered.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let loops: Vec<&[&str]> = lines.windows(2).filter(|it| it[0].ends_with("in 0..19 {")).collect();
-    assert_eq!(loops.len(), 4, "{text}");
+    assert_eq!(loops.len(), 3, "the maximum is found while the row is copied: {text}");
     assert!(loops.iter().all(|it| !it[1].starts_with("if ")), "{text}");
-    assert_eq!(text.matches("pragma_unroll = 8").count(), 4, "{text}");
+    assert_eq!(text.matches("pragma_unroll = 8").count(), 3, "{text}");
     assert_eq!(text.matches(" < 545 {").count(), 4, "{text}");
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use crate::ir::{Var, VarId};
 use crate::support::with_stack;
-use crate::tir::analysis::{reads_memory, update};
+use crate::tir::analysis::{pair_update, reads_memory, update};
 use crate::tir::schedule::rewrite::{add_vars, binds_names, dims_analyzer};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
 use crate::tir::{
@@ -195,7 +195,7 @@ fn is_associative_update(block: &Block) -> bool {
                 | BinaryOp::BitOr
                 | BinaryOp::BitXor
         )
-    )
+    ) || pair_update(&block.body).is_some()
 }
 
 /// The block axis that each of `indices` is, if all of them are axes and no axis occurs twice. An index 0 of a

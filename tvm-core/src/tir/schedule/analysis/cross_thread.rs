@@ -134,13 +134,16 @@ impl<'a> CrossThread<'a> {
             Ok(reducer) => reducer,
             Err(why) => return refuse(why),
         };
-        match reducer.store.buffer.scope {
-            Scope::Global | Scope::Shared | Scope::SharedDyn => {}
-            Scope::Local | Scope::Warp => {
-                return refuse(format!(
-                    "keeps its result, which one thread computes, in `{}`, memory of each thread",
-                    reducer.store.buffer.name
-                ));
+        for part in &reducer.parts {
+            let buffer = &part.store.buffer;
+            match buffer.scope {
+                Scope::Global | Scope::Shared | Scope::SharedDyn => {}
+                Scope::Local | Scope::Warp => {
+                    return refuse(format!(
+                        "keeps its result, which one thread computes, in `{}`, memory of each thread",
+                        buffer.name
+                    ));
+                }
             }
         }
         let inner: FxHashSet<VarId> = loops.iter().map(|node| node.loop_var.id()).collect();

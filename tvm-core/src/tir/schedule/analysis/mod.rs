@@ -25,6 +25,6 @@ pub(super) use injective::{
     covers_domain, is_independent, reduces_with_outer, same_iteration, shared_spatial_axis, touches_apart,
     visits_once,
 };
-pub(in crate::tir) use reducer::Reducer;
+pub(in crate::tir) use reducer::{Reducer, load_all, store_all};
 pub(super) use scope::{check_scope, is_plain};
 pub(super) use threads::check_same_threads;

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! The first block has the loop as a spatial axis, so this loop may run side by side. Its partial results start at the
-//! identity of the operation; the second block keeps the init of the reduction. Sums of floats may be rounded in another
-//! way.
+//! identity of the operation, those of extremes and their positions at the constants of the init; the second block keeps
+//! the init of the reduction. Sums of floats may be rounded in another way.
 //!
-//! Legal for a block with an init and one commutative update, alone in loops of which each drives spatial or reduction
-//! axes, not both. No condition of the block relates the two kinds. The loops visit each point once, and the bounds of the
-//! reduction's loops are known where the buffer is allocated.
+//! Legal for a block with an init and one commutative update of one element, or of a pair of them, as a position and a
+//! value, alone in loops of which each drives spatial or reduction axes, not both. No condition of the block relates the two
+//! kinds. The loops visit each point once, and the bounds of the reduction's loops are known where the buffer is allocated.
 //!
 //! TVM counterpart: `rfactor`.
 
@@ -23,15 +23,15 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::arith::Analyzer;
-use crate::ir::{Attrs, BlockId, Var, VarId};
+use crate::ir::{Attrs, BlockId, Span, Var, VarId};
 use crate::tir::analysis::{conjunction, conjuncts, with_access_regions};
-use crate::tir::schedule::analysis::Reducer;
+use crate::tir::schedule::analysis::{Reducer, load_all, store_all};
 use crate::tir::schedule::rewrite::{self, add_vars, unique_block_name};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis};
 use crate::tir::transform::IN_ORDER;
 use crate::tir::{
-    Block, BlockRealize, Buffer, BufferStore, For, ForKind, IterKind, IterVar, PrimExpr, Range, Stmt, binary,
-    substitute_expr, uses_var,
+    Block, BlockRealize, Buffer, For, ForKind, IterKind, IterVar, PrimExpr, Range, Stmt, substitute_expr,
+    uses_var,
 };
 
 const NAME: &str = "rfactor";
@@ -56,7 +56,7 @@ pub(in crate::tir::schedule) fn rfactor(
     };
     let marked = [at, StmtSRef::Block(realize.block.id)];
     let sum = reduction(state, realize).map_err(|err| err.show(state, &marked))?;
-    let rank = sum.store.indices.len() as i64;
+    let rank = sum.parts.iter().map(|part| part.store.indices.len()).min().unwrap_or(0) as i64;
     let position = if factor_axis < 0 { factor_axis + rank + 1 } else { factor_axis };
     if !(0..=rank).contains(&position) {
         return Err(ScheduleError::argument(
@@ -69,14 +69,15 @@ pub(in crate::tir::schedule) fn rfactor(
         return Err(ScheduleError::argument(NAME, "no block is around the loop"));
     };
     let position = position as usize;
-    let partial = nest.partial(&sum.store.buffer, position).map_err(|err| err.show(state, &marked))?;
+    let partial = sum.parts.iter().map(|part| nest.partial(&part.store.buffer, position));
+    let partial: Vec<Buffer> = partial.collect::<Result<_, _>>().map_err(|err| err.show(state, &marked))?;
     let name = unique_block_name(state, &format!("{}_rf", realize.block.name));
     let (id, first) = nest.first(realize, &sum, (&partial, position), name, rewrite::dims_analyzer(state));
     let second = nest.second(realize, &sum, (&partial, position));
     let mut forked = state.clone();
     forked.replace(StmtSRef::Loop(nest.loops[0].loop_var.id()), Stmt::SeqStmt([first, second].into()))?;
     forked.replace_body(rewrite::with_block(&forked.func().body, scope, |block| Block {
-        alloc_buffers: block.alloc_buffers.iter().chain([&partial]).cloned().collect(),
+        alloc_buffers: block.alloc_buffers.iter().chain(&partial).cloned().collect(),
         ..block.clone()
     }))?;
     forked.flatten()?;
@@ -103,12 +104,13 @@ fn reduction<'a>(state: &ScheduleState, realize: &'a BlockRealize) -> Result<Red
         return refuse("goes on with the reduction of a block around it");
     }
     let sum = Reducer::of(block).or_else(|why| refuse(&why))?;
-    let buffer = &sum.store.buffer;
-    let matched = |it: &Block| {
-        it.match_buffers.iter().any(|part| part.buffer == *buffer || part.source.buffer == *buffer)
-    };
-    if state.blocks().iter().any(|it| matched(&it.block)) {
-        return refuse(&format!("allocates a buffer, or `{}` has a second name", buffer.name));
+    for buffer in sum.parts.iter().map(|part| &part.store.buffer) {
+        let matched = |it: &Block| {
+            it.match_buffers.iter().any(|part| part.buffer == *buffer || part.source.buffer == *buffer)
+        };
+        if state.blocks().iter().any(|it| matched(&it.block)) {
+            return refuse(&format!("allocates a buffer, or `{}` has a second name", buffer.name));
+        }
     }
     Ok(sum)
 }
@@ -263,7 +265,7 @@ impl Nest {
         &self,
         realize: &BlockRealize,
         sum: &Reducer<'_>,
-        (partial, position): (&Buffer, usize),
+        (partial, position): (&[Buffer], usize),
         name: String,
         mut analyzer: Analyzer,
     ) -> (BlockId, Stmt) {
@@ -291,19 +293,26 @@ impl Nest {
             values.push(PrimExpr::from(&node.loop_var));
         }
         vars.extend(self.touched.iter().map(|(axis, value)| (*axis, substitute_expr(value, &loop_axes))));
-        let indices = sum.store.indices.iter().map(|index| substitute_expr(index, &vars));
-        let mut indices: Vec<PrimExpr> = indices.collect();
-        indices.insert(position, PrimExpr::from(&factored));
         axes.iter().for_each(|axis| analyzer.bind_range(&axis.var, &axis.dom));
-        let term = analyzer.simplify(&substitute_expr(sum.term, &vars));
+        let (mut places, mut terms): (Vec<(Buffer, Vec<PrimExpr>)>, Vec<PrimExpr>) = Default::default();
+        for (part, buffer) in sum.parts.iter().zip(partial) {
+            let indices = part.store.indices.iter().map(|index| substitute_expr(index, &vars));
+            let mut indices: Vec<PrimExpr> = indices.collect();
+            indices.insert(position, PrimExpr::from(&factored));
+            places.push((buffer.clone(), indices));
+            terms.push(analyzer.simplify(&substitute_expr(&part.term, &vars)));
+        }
         let reduces = axes.iter().any(|axis| axis.kind == IterKind::Reduce);
-        let value = if reduces { binary(sum.op, partial.load(indices.clone()), term) } else { term };
+        let updates = if reduces { sum.combine(&load_all(&places), &terms) } else { terms };
+        let identities = places.iter().zip(&sum.parts);
+        let identities = identities
+            .map(|((buffer, indices), part)| Stmt::store(buffer, indices.clone(), part.identity.clone()));
         let first = with_access_regions(Block {
             iter_vars: axes.into(),
             annotations: block.annotations.clone(),
-            init: reduces.then(|| Stmt::store(partial, indices.clone(), sum.identity.clone())),
+            init: reduces.then(|| Stmt::seq(identities)),
             span: block.span.clone(),
-            ..Block::new(name, Stmt::store(partial, indices, value))
+            ..Block::new(name, Stmt::seq(store_all(&places, updates, &Span::none())))
         });
         let id = first.id;
         let inside = BlockRealize {
@@ -320,7 +329,7 @@ impl Nest {
         &self,
         realize: &BlockRealize,
         sum: &Reducer<'_>,
-        (partial, position): (&Buffer, usize),
+        (partial, position): (&[Buffer], usize),
     ) -> Stmt {
         let mut loops: Vec<For> = Vec::new();
         let mut vars: FxHashMap<VarId, PrimExpr> = FxHashMap::default();
@@ -346,12 +355,17 @@ impl Nest {
         let kept = conjuncts(&realize.predicate);
         let kept = kept.iter().filter(|condition| vars_of([*condition]).is_disjoint(&self.reduced));
         let predicate = substitute_expr(&conjunction(kept.cloned()), &vars);
-        let mut indices = sum.store.indices.to_vec();
-        indices.insert(position, PrimExpr::from(&factored));
-        let value = binary(sum.op, sum.store.buffer.load(sum.store.indices.clone()), partial.load(indices));
-        let update = BufferStore { value, ..sum.store.clone() };
-        let second =
-            with_access_regions(Block { iter_vars: axes.into(), body: update.into(), ..(**block).clone() });
+        let places: Vec<(Buffer, Vec<PrimExpr>)> =
+            sum.parts.iter().map(|it| (it.store.buffer.clone(), it.store.indices.to_vec())).collect();
+        let of_parts = places.iter().zip(partial).map(|((_, indices), partial)| {
+            let mut indices = indices.clone();
+            indices.insert(position, PrimExpr::from(&factored));
+            partial.load(indices)
+        });
+        let update = sum.combine(&load_all(&places), &of_parts.collect::<Vec<_>>());
+        let span = sum.parts.first().map_or_else(Span::none, |part| part.store.span.clone());
+        let body = Stmt::seq(store_all(&places, update, &span));
+        let second = with_access_regions(Block { iter_vars: axes.into(), body, ..(**block).clone() });
         let inside = BlockRealize { iter_values: values.into(), predicate, block: second.into() };
         loops.into_iter().rev().fold(inside.into(), |body, node| For { body, ..node }.into())
     }
@@ -365,9 +379,16 @@ fn vars_of<'a>(exprs: impl IntoIterator<Item = &'a PrimExpr>) -> FxHashSet<VarId
 
 /// The variables in the stores of `block`, its body and its init, and in the domains of its axes.
 fn direct_vars(block: &Block) -> FxHashSet<VarId> {
-    let stores = [Some(&block.body), block.init.as_ref()].into_iter().flatten();
-    let stores = stores.filter_map(Stmt::as_buffer_store);
-    let stored = stores.flat_map(|store| store.indices.iter().chain([&store.value]));
+    let steps = [Some(&block.body), block.init.as_ref()].into_iter().flatten();
+    let steps = steps.flat_map(|it| match it {
+        Stmt::SeqStmt(steps) => &steps[..],
+        one => std::slice::from_ref(one),
+    });
+    let stored = steps.flat_map(|step| match step {
+        Stmt::BufferStore(it) => it.indices.iter().chain([&it.value]).collect(),
+        Stmt::Bind(it) => vec![&it.value],
+        _ => Vec::new(),
+    });
     let domains = block.iter_vars.iter().flat_map(|iter| [&iter.dom.min, &iter.dom.extent]);
     vars_of(stored.chain(domains))
 }

@@ -260,3 +260,53 @@ fn a_condition_on_rows_and_terms_together_is_refused() {
     sch.rfactor(k, 0).unwrap();
     assert_eq!(results(sch.func()), want, "{}", sch.func());
 }
+
+/// Position and value of an extreme of each row of `x`, whose positions are counted from `from`.
+fn positions(from: i64, (largest, last): (bool, bool)) -> PrimFunc {
+    let x = te::placeholder("x", [4, 13].map(PrimExpr::index), I64);
+    let r = te::reduce_axis("r", 13);
+    let combiner = te::Combiner::arg_extreme(I64, largest, last);
+    // Some rows are nothing but the worst value there is.
+    let worst = if largest { i64::MIN } else { i64::MAX };
+    let y = te::compute_many("y", vec![PrimExpr::index(4)], &[&x], |i: &[PrimExpr]| {
+        let few = x.at([i[0].clone(), r.expr()]).floormod(3);
+        let value = i[0].clone().floormod(2).equal(0).select(PrimExpr::int(worst, I64), few);
+        te::reduce(combiner.clone(), vec![r.expr() + from, value], &[&r])
+    });
+    te::create_prim_func("f", &[x], &y).unwrap()
+}
+
+#[test]
+fn parts_of_positions_and_values() {
+    let changes: [Change; 3] = [
+        |s| {
+            let y = s.block("y")?;
+            let [_, k] = s.loops(y)?;
+            let [outer, _] = s.split(k, [None, Some(5)])?;
+            s.rfactor(outer, 0)?;
+            s.parallel(outer)
+        },
+        |s| {
+            let y = s.block("y")?;
+            let [i, k] = s.loops(y)?;
+            let [outer, inner] = s.split(k, [None, Some(4)])?;
+            let partial = s.rfactor(inner, -1)?;
+            s.vectorize(inner)?;
+            s.decompose_reduction(partial, outer)?;
+            s.parallel(i)
+        },
+        |s| {
+            let y = s.block("y")?;
+            let [i, k] = s.loops(y)?;
+            s.reorder([k, i])?;
+            s.rfactor(k, 0).map(drop)
+        },
+    ];
+    for kind in [(true, false), (true, true), (false, false), (false, true)] {
+        // Positions on either side of those that a reduction of no terms has.
+        for from in [0, -20] {
+            let program = positions(from, kind);
+            changes.into_iter().for_each(|change| drop(check(&program, change)));
+        }
+    }
+}

@@ -32,6 +32,8 @@ fn by_threads(func: &PrimFunc, [threads, side]: [i64; 2]) -> Result<PrimFunc, Sc
     let [blocks, own] = s.split(row, [None, Some(side)])?;
     s.reverse_compute_at(z, blocks)?;
     s.set_scope(y, 0, Scope::Shared)?;
+    // The value beside a position; a parameter stays where it is.
+    s.set_scope(y, 1, Scope::Shared).ok();
     let term = s.get_loops(y)?[2];
     let [_, lane] = s.split(term, [None, Some(threads)])?;
     s.bind(blocks, ThreadTag::BlockIdxX)?;
@@ -96,6 +98,45 @@ fn threads_combine_their_terms() {
         let kernels = DeviceKernel::all(&lowered);
         let [kernel] = &kernels[..] else { panic!("one kernel is expected: {lowered}") };
         assert_eq!(kernel.block()[0].as_int(), Some(shape[0]));
+    }
+}
+
+/// Position and value of the largest or smallest element of each row; of floats, some are NaN, and many are equal.
+fn positions(shape: [PrimExpr; 2], dtype: DataType, (largest, last): (bool, bool)) -> PrimFunc {
+    let [m, n] = shape;
+    let x = te::placeholder("x", [m.clone(), n.clone()], DataType::I64);
+    let r = te::reduce_axis("r", n);
+    let y = te::compute_many("y", vec![m.clone()], &[&x], |i: &[PrimExpr]| {
+        let value = x.at([i[0].clone(), r.expr()]).floormod(11);
+        let element = if dtype.is_float() {
+            let nan = PrimExpr::float(f64::NAN, dtype);
+            value.clone().equal(3).and(i[0].clone().floormod(2).equal(0)).select(nan, value.cast(dtype))
+        } else {
+            value.cast(dtype)
+        };
+        te::reduce(Combiner::arg_extreme(dtype, largest, last), vec![r.expr(), element], &[&r])
+    });
+    let z = te::compute("z", [m], &[&y[0]], |i: &[PrimExpr]| y[0].at(i.to_vec()) * 2);
+    te::create_prim_func("positions", &[x], &[z]).unwrap()
+}
+
+#[test]
+fn threads_combine_positions_and_values() {
+    let free = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
+    let types = [DataType::F32, DataType::I32, DataType::F16, DataType::F64, DataType::BF16, DataType::U8];
+    let shapes = [[32, 1], [64, 1], [7, 1], [96, 1], [2, 5], [100, 1], [32, 4], [64, 2], [6, 3], [256, 1]];
+    for (at, shape) in shapes.into_iter().enumerate() {
+        let func = positions(free.clone(), types[at % 6], (at % 2 == 0, at % 4 > 1));
+        let scheduled = by_threads(&func, shape).unwrap_or_else(|err| panic!("{shape:?}: {err}"));
+        for dims in [[1, 1], [5, 70], [3, 0], [0, 4], [2, 33], [1, 600]] {
+            check(&func, &scheduled, &dims);
+        }
+        let func = positions([5, 77].map(PrimExpr::index), types[at / 2], (at % 3 == 0, at % 5 > 1));
+        let scheduled = by_threads(&func, shape).unwrap_or_else(|err| panic!("{shape:?}: {err}"));
+        let lowered = check(&func, &scheduled, &[]);
+        let exchanges = lowered.to_string().contains("warp_shuffle_xor");
+        assert_eq!(exchanges, shape[0] % 32 == 0, "{lowered}");
+        assert_eq!(DeviceKernel::all(&lowered).len(), 1, "{lowered}");
     }
 }
 
