@@ -227,7 +227,7 @@ mod tests {
             let op = Op::get(name).unwrap();
             builder.emit_op("y", op, args, Attrs::new(), &Span::none()).map(Arg::from)
         };
-        builder.add_function("main", &[x.clone()], conv).unwrap();
+        builder.add_function("main", std::slice::from_ref(&x), conv).unwrap();
         builder.into_module()
     }
 

@@ -24,8 +24,11 @@ pub(super) struct Tables<'a> {
     constants: Vec<Constant>,
     interned: FxHashMap<Key, ConstIdx>,
     /// The constant tensors of each shape and element type.
-    tensors: FxHashMap<(Box<[i64]>, DataType), Vec<(ConstIdx, Tensor)>>,
+    tensors: FxHashMap<TensorKey, Vec<(ConstIdx, Tensor)>>,
 }
+
+/// Shape and element type.
+type TensorKey = (Box<[i64]>, DataType);
 
 /// Key of an interned constant: constants with equal keys are one.
 #[derive(PartialEq, Eq, Hash)]
