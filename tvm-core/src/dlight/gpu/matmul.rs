@@ -328,6 +328,8 @@ impl Product {
         }
         // Indices are axes themselves, so that the parts of a tile are copied without gaps.
         let plain = |load: &BufferLoad| load.indices.iter().all(|index| index.as_var().is_some());
+        // Products of unknown number are left to rules that take few results.
+        let few = iterations(batch.iter().map(|&at| &info.axes[at])).is_some_and(|it| it <= limits.grid[2]);
         for side in [&mut rows, &mut columns].into_iter().filter(|_| several) {
             batch.extend(side.drain(..side.len().saturating_sub(1)));
         }
@@ -338,9 +340,6 @@ impl Product {
             .all(|&at| info.axes[at].extent.as_int().is_none_or(|extent| extent >= LEAST));
         // A thread reads its results column by column from rows that follow each other.
         let in_order = store.indices.last().and_then(|it| it.as_var()) == Some(&info.axes[*column].var);
-        // Small batches of unknown number are left to rules that take few results.
-        let blocks = iterations(batch.iter().map(|&at| &info.axes[at]));
-        let few = several || blocks.is_some_and(|count| count <= limits.grid[2]);
         (large && few && in_order && plain(a) && plain(b) && limits.threads_per_block >= SIDE * SIDE)
             .then_some(Product { operands, batch, row: *row, column: *column, term: *term })
     }
