@@ -30,7 +30,7 @@ pub(crate) use huge_pages::{LARGE_PAGE, advise as advise_huge_pages};
 pub use storage::{ALIGNMENT, Storage};
 
 /// The extents of a tensor.
-pub type Shape = SmallVec<[i64; 6]>;
+pub type Shape = SmallVec<[i64; 8]>;
 
 #[derive(Clone)]
 struct Inner {
@@ -164,11 +164,8 @@ impl Tensor {
         };
         inner.byte_len = check_place(&storage, byte_offset, shape, dtype)?;
         (inner.storage, inner.byte_offset, inner.dtype) = (Some(storage), byte_offset, dtype);
-        if inner.shape.len() == shape.len() {
-            inner.shape.copy_from_slice(shape);
-        } else {
-            inner.shape = Shape::from_slice(shape);
-        }
+        inner.shape.clear();
+        inner.shape.extend_from_slice(shape);
         Ok(self)
     }
 
