@@ -14,11 +14,11 @@
 //! No such matrix is in memory of the GPU (implicit GEMM): the copies of the operands to shared memory find each element by the
 //! parts of its row and its column, and padding is a condition of these copies. The result, and what an element-wise block
 //! makes of it, is written where the layout of the original result has it. Axes that both operands use, as groups of channels,
-//! are several products. If extents of an image are not known, each of its rows is a product: fused axes all but the outermost of
-//! which have constant extents.
+//! are several products. So are the axes outside of one of unknown extent, whose parts could not be found by constant divisors: of
+//! an image whose width is not known, each row is a product.
 //!
-//! Requires: operands without padding of their own that is not an element-wise block. What is not large enough for tiles, as the channels of depthwise convolutions, stays with other
-//! rules.
+//! Requires: operands without padding of their own that is not an element-wise block. What is not large enough for tiles, as the
+//! channels of depthwise convolutions, stays with other rules.
 //!
 //! TVM counterpart: `dlight.gpu.Matmul`, whose `normalize_to_matmul` has the same form; im2col of the strategies for `conv2d`.
 
@@ -118,9 +118,9 @@ impl Sides {
         // Axes of one value are inside, so that one of unknown extent is the outermost one.
         for axes in [&mut rows, &mut columns] {
             axes.sort_by_key(|axis| (is_unit(axis), place(axis)));
-            // The extents of inner axes are factors in the index of the fused one: from an axis of unknown extent on.
-            let known = axes.iter().rposition(|axis| axis.dom.extent.as_int().is_none());
-            batch.extend(axes.drain(..known.unwrap_or(0)));
+            // The extents of inner axes are factors in the index of the fused one, which begins with the last unknown one.
+            let unknown = axes.iter().rposition(|axis| axis.dom.extent.as_int().is_none());
+            batch.extend(axes.drain(..unknown.unwrap_or(0)));
         }
         terms.sort_by_key(is_unit);
         Some(Sides { batch, rows, terms, columns })

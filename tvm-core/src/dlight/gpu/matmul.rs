@@ -282,8 +282,8 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// The product that the block of `info` computes. All axes of a side but the last one count as axes of the batch if there are
-    /// `several`; otherwise a side has one axis.
+    /// The product that the block of `info` computes. With `several`, a side may have several axes, of which all but the last one
+    /// count as axes of the batch; otherwise it has one.
     pub(super) fn of(info: &BlockInfo, limits: &GpuLimits, several: bool) -> Option<Product> {
         let [a, b] = &info.loads[..] else { return None };
         let first = Product::of_operands(info, [0, 1], [a, b], limits, several);
@@ -328,7 +328,7 @@ impl Product {
         }
         // Indices are axes themselves, so that the parts of a tile are copied without gaps.
         let plain = |load: &BufferLoad| load.indices.iter().all(|index| index.as_var().is_some());
-        // Products of unknown number are left to rules that take few results.
+        // If their number is not known, the matrices may be small, and are left to other rules.
         let few = iterations(batch.iter().map(|&at| &info.axes[at])).is_some_and(|it| it <= limits.grid[2]);
         for side in [&mut rows, &mut columns].into_iter().filter(|_| several) {
             batch.extend(side.drain(..side.len().saturating_sub(1)));

@@ -60,8 +60,8 @@ pub fn specialize_batch() -> Pass {
         for (gv, func) in functions {
             let Some(batch) = small_network(&func) else { continue };
             context.choices.note(NAME, || {
-                let [one, many] = ["one image", "many images"];
-                [gv.name().into(), format!("{one} apart"), format!("`{}` is {one} or {many}", batch.name())]
+                let reason = format!("a small network whose only dimension is the batch `{}`", batch.name());
+                [gv.name().into(), "a function for one image, another for many".into(), reason]
             });
             let specialized = specialize(&mut module, &gv, &func, &batch);
             err.keep(specialized);

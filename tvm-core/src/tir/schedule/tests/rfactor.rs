@@ -66,6 +66,17 @@ fn partial_sums_have_an_axis_of_the_loop() {
     assert!(sch.trace().to_string().contains("let v5 = s.rfactor(v4, 1)?;"), "{}", sch.trace());
 }
 
+/// Reduces every fourth term of a row in a lane of its own.
+fn reduce_in_lanes(s: &mut Schedule, block: &str) -> Result<()> {
+    let block = s.block(block)?;
+    let [i, k] = s.loops(block)?;
+    let [outer, inner] = s.split(k, [None, Some(4)])?;
+    let partial = s.rfactor(inner, -1)?;
+    s.vectorize(inner)?;
+    s.decompose_reduction(partial, outer)?;
+    s.parallel(i)
+}
+
 #[test]
 fn each_iteration_can_run_side_by_side() {
     let changes: [Change; 5] = [
@@ -77,15 +88,7 @@ fn each_iteration_can_run_side_by_side() {
             s.reorder([outer, i, inner])?;
             s.parallel(outer)
         },
-        |s| {
-            let sum = s.block("sum")?;
-            let [i, k] = s.loops(sum)?;
-            let [outer, inner] = s.split(k, [None, Some(4)])?;
-            let partial = s.rfactor(inner, -1)?;
-            s.vectorize(inner)?;
-            s.decompose_reduction(partial, outer)?;
-            s.parallel(i)
-        },
+        |s| reduce_in_lanes(s, "sum"),
         |s| {
             let sum = s.block("sum")?;
             let [_, k] = s.loops(sum)?;
@@ -286,15 +289,7 @@ fn parts_of_positions_and_values() {
             s.rfactor(outer, 0)?;
             s.parallel(outer)
         },
-        |s| {
-            let y = s.block("y")?;
-            let [i, k] = s.loops(y)?;
-            let [outer, inner] = s.split(k, [None, Some(4)])?;
-            let partial = s.rfactor(inner, -1)?;
-            s.vectorize(inner)?;
-            s.decompose_reduction(partial, outer)?;
-            s.parallel(i)
-        },
+        |s| reduce_in_lanes(s, "y"),
         |s| {
             let y = s.block("y")?;
             let [i, k] = s.loops(y)?;
