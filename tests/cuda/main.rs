@@ -12,3 +12,4 @@ mod failures;
 mod kernels;
 mod models;
 mod places;
+mod streams;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi::{CallContext, KernelArg, KernelFn, Status};
 use crate::context::{take_failure, with_context};
+use crate::device::Order;
 use crate::dtype::DataType;
 use crate::error::RuntimeError;
 use crate::host_arg::{HostArg, with_host_args, with_raw_args};
@@ -255,18 +256,19 @@ impl Kernel {
         pool: Option<&dyn ThreadPool>,
     ) -> Result<(), RuntimeError> {
         // SAFETY: the caller's promise.
-        unsafe { self.call_raw_with(args, CallOptions { pool, cancel: None }) }
+        unsafe { self.call_raw_with(args, CallOptions { pool, cancel: None }, Order::Everything) }
     }
 
-    /// As [`Kernel::call_raw`], for a call that may be cancelled.
+    /// As [`Kernel::call_raw`], for a call that may be cancelled, or overlap others on a device.
     ///
     /// # Safety
-    /// That of [`Kernel::call_raw`].
+    /// That of [`Kernel::call_raw`]. With [`Order::Marked`], the memory of the tensors on a device is marked.
     #[inline]
     pub(crate) unsafe fn call_raw_with(
         &self,
         args: &[KernelArg],
         options: CallOptions<'_>,
+        order: Order,
     ) -> Result<(), RuntimeError> {
         match &self.0.entry {
             Entry::Native { func, .. } => {
@@ -287,7 +289,7 @@ impl Kernel {
                 })
             }
             // SAFETY: the caller promises valid arguments of the signature's kinds.
-            Entry::Device(program) => unsafe { program.call(&self.0.sig, args) },
+            Entry::Device(program) => unsafe { program.call(&self.0.sig, args, order) },
         }
     }
 

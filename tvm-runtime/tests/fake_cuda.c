@@ -1,16 +1,19 @@
-// A CUDA driver whose devices are host memory, for machines without a GPU. They share one queue of work.
+// A CUDA driver whose devices are host memory, for machines without a GPU.
 //
 // Kernels are those of a shared library: an image is such a library, which has for each kernel NAME the function
 // tvm_emulated_NAME(values, extents) and the number tvm_emulated_params_NAME. Work is done as late as the driver may do it:
-// launches, fills and frees in a stream are queued until a call that waits. Writes beside an allocation abort the process.
+// launches, fills, copies and frees in a stream are queued until a call that waits, and then those alone are done that it waits for:
+// what is in its stream, and what this waits for by events. A call that waits for everything begins with what came last. The default
+// stream waits for all streams, and these for it. Writes beside an allocation abort the process.
 //
 // Options are in the environment variable TVM_FAKE_CUDA, as "name=number" separated by spaces: init (result of cuInit), memory
 // (bytes of the device), pools (0: no allocation in streams), load (result of cuModuleLoadData), launch (result of
 // cuLaunchKernel), version (of the driver), major
 // and minor (of the compute capability), devices (their number), major1 and minor1 (of the second one), fault (number of the launch, from 1, that accesses memory that it does not have), graph
 // (result of cuGraphInstantiateWithFlags), watch (1: writes to memory that was freed abort the process; slow), pinned (bytes of
-// memory of the host that may be page-locked).
-// TVM_FAKE_CUDA_LOG names a file to which each launch, load, copy and allocation adds a line.
+// memory of the host that may be page-locked), order (a number: at each call, some work is done at once; which, is random, from this
+// number on).
+// TVM_FAKE_CUDA_LOG names a file to which each launch, load, copy and allocation adds a line, and each kernel when it runs ("run").
 //
 // -DOLD leaves out most functions.
 #define _GNU_SOURCE
@@ -41,7 +44,6 @@ int cuDriverGetVersion(int *version) { *version = option("version", 13000); retu
 
 #ifndef OLD
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void enter(void) { pthread_mutex_lock(&lock); }
 static int leave(int code) { pthread_mutex_unlock(&lock); return code; }
 
 static void note(const char *what, const char *name, long number) {
@@ -127,12 +129,11 @@ struct function {
   char name[256];
 };
 
-/* What is queued. */
+/* What is to be done. */
 enum { MAX_PARAMS = 64 };
-struct task {
-  struct task *next;
-  /* DONE ends the work of a graph. */
-  enum { LAUNCH, RELEASE, SET, COPY, CRASH, DONE } kind;
+struct work {
+  /* MARK does nothing, DONE ends the work of a graph. */
+  enum { LAUNCH, RELEASE, SET, COPY, CRASH, MARK, DONE } kind;
   struct function *function;
   uint32_t extents[7];
   uint64_t values[MAX_PARAMS];
@@ -141,45 +142,144 @@ struct task {
   int byte;
   struct exec *exec;
 };
-static struct task *first, **last = &first;
+
+/* What is queued, after other tasks. It stays as long as a stream, an event or a task names it. */
+struct task {
+  struct task *before, *next;
+  struct task **needs;
+  int count, holders, wanted, done, stream;
+  struct work work;
+};
+static struct task *first, *last;
 static int fault;
 static long launches;
 
-static struct task *queue(int kind) {
-  struct task *it = calloc(1, sizeof *it);
-  it->kind = kind;
-  *last = it;
-  last = &it->next;
-  return it;
+/* Streams, the last one first, and the last task of the default stream. */
+struct stream {
+  struct stream *next;
+  struct task *last;
+  int number;
+};
+static struct stream *streams;
+static struct task *default_last;
+
+/* Graphs: lists of work, each of which comes after that before. */
+struct node {
+  struct node *next;
+  struct work work;
+};
+struct graph { struct node *first, *last; };
+struct exec { struct node *first; int pending; };
+
+static void let(struct task *it) {
+  if (it && !--it->holders) free(it);
+}
+static void name(struct task **place, struct task *it) {
+  ++it->holders;
+  let(*place);
+  *place = it;
+}
+static void need(struct task *it, struct task *other) {
+  if (!other || other->done) return;
+  it->needs = realloc(it->needs, (it->count + 1) * sizeof *it->needs);
+  it->needs[it->count] = NULL;
+  name(&it->needs[it->count++], other);
 }
 
-/* Graphs: lists of tasks, each of which comes after the one before. */
-struct graph { struct task *first, *last; };
-struct exec { struct task *first; int pending; };
-
-/* Does everything that is queued; the fault, if there is one. */
-static int finish(void) {
-  while (first) {
-    struct task *it = first;
-    first = it->next;
-    if (!first) last = &first;
-    if (!fault) {
-      void *values[MAX_PARAMS];
-      for (int i = 0; i < MAX_PARAMS; ++i) values[i] = &it->values[i];
-      switch (it->kind) {
-        case LAUNCH: it->function->run(values, it->extents); break;
-        case RELEASE: release(it->to); break;
-        case SET: memset((void *)it->to, it->byte, it->len); break;
-        case COPY: memcpy((void *)it->to, (void *)it->from, it->len); break;
-        case CRASH: fault = ILLEGAL_ADDRESS; break;
-        case DONE: --it->exec->pending; break;
-      }
-      for (struct memory *memory = memories; memory; memory = memory->next) check(memory);
-      check_freed();
+static struct work *queue(struct stream *stream, int kind) {
+  struct task *it = calloc(1, sizeof *it);
+  it->work.kind = kind;
+  it->holders = 1;
+  it->before = last;
+  last = *(last ? &last->next : &first) = it;
+  if (stream) {
+    it->stream = stream->number;
+    need(it, stream->last);
+    name(&stream->last, it);
+  } else {
+    need(it, default_last);
+    name(&default_last, it);
+    for (struct stream *other = streams; other; other = other->next) {
+      need(it, other->last);
+      name(&other->last, it);
     }
-    free(it);
+  }
+  return &it->work;
+}
+
+static void perform(struct task *it) {
+  *(it->before ? &it->before->next : &first) = it->next;
+  *(it->next ? &it->next->before : &last) = it->before;
+  struct work *work = &it->work;
+  if (!fault) {
+    void *values[MAX_PARAMS];
+    for (int i = 0; i < MAX_PARAMS; ++i) values[i] = &work->values[i];
+    switch (work->kind) {
+      case LAUNCH:
+        note("run", work->function->name, it->stream);
+        work->function->run(values, work->extents);
+        break;
+      case RELEASE: release(work->to); break;
+      case SET: memset((void *)work->to, work->byte, work->len); break;
+      case COPY: memcpy((void *)work->to, (void *)work->from, work->len); break;
+      case CRASH: fault = ILLEGAL_ADDRESS; break;
+      case MARK: break;
+      case DONE: --work->exec->pending; break;
+    }
+    for (struct memory *memory = memories; memory; memory = memory->next) check(memory);
+    check_freed();
+  }
+  it->done = 1;
+  for (int i = 0; i < it->count; ++i) let(it->needs[i]);
+  free(it->needs);
+  it->count = 0, it->needs = NULL;
+  let(it);
+}
+
+/* Does `target` and what it needs; the fault, if there is one. */
+static int finish(struct task *target) {
+  if (!target || target->done) return fault;
+  target->wanted = 1;
+  /* What a task needs came before it. */
+  for (struct task *it = last; it; it = it->before)
+    for (int i = 0; it->wanted && i < it->count; ++i) it->needs[i]->wanted = 1;
+  for (struct task *it = first, *next; it; it = next) {
+    next = it->next;
+    if (it->wanted) perform(it);
   }
   return fault;
+}
+
+static uint64_t state;
+static unsigned chance(unsigned most) {
+  if (!state) state = option("order", 0) * 0x9e3779b97f4a7c15u + 1;
+  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+  return (state >> 33) % most;
+}
+
+/* Does some task. */
+static void progress(void) {
+  int count = 0;
+  struct task *it = last;
+  if (!option("order", 0)) {
+    finish(it);
+    return;
+  }
+  for (struct task *other = first; other; other = other->next) ++count;
+  for (int i = count ? chance(count) : 0; i > 0; --i) it = it->before;
+  finish(it);
+}
+
+/* Does everything that is queued. */
+static int finish_all(void) {
+  while (first) progress();
+  return fault;
+}
+
+static void enter(void) {
+  pthread_mutex_lock(&lock);
+  if (option("order", 0))
+    for (int i = chance(8); i > 5; --i) progress();
 }
 
 static __thread void *current;
@@ -209,8 +309,24 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
 int cuCtxSetCurrent(void *context) { current = context; return fault; }
 int cuCtxGetCurrent(void **context) { *context = current; return fault; }
-int cuCtxSynchronize(void) { enter(); return leave(finish()); }
-int cuStreamCreate(void **stream, unsigned flags) { *stream = &first; return flags == 0 && current ? 0 : INVALID_VALUE; }
+int cuCtxSynchronize(void) { enter(); return leave(finish_all()); }
+int cuStreamCreate(struct stream **stream, unsigned flags) {
+  static int number;
+  if (flags || !current) return INVALID_VALUE;
+  enter();
+  struct stream *it = calloc(1, sizeof *it);
+  it->number = ++number;
+  if (default_last) name(&it->last, default_last);
+  it->next = streams;
+  *stream = streams = it;
+  note("stream", "", it->number);
+  return leave(fault);
+}
+int cuStreamSynchronize(struct stream *stream) {
+  enter();
+  if (!stream) queue(NULL, MARK);
+  return leave(finish(stream ? stream->last : default_last));
+}
 
 int cuMemAlloc_v2(ptr *at, size_t len) {
   enter();
@@ -220,44 +336,66 @@ int cuMemAlloc_v2(ptr *at, size_t len) {
   note("alloc", "", len);
   return leave(0);
 }
-int cuMemAllocAsync(ptr *at, size_t len, void *stream) { return cuMemAlloc_v2(at, len); }
+int cuMemAllocAsync(ptr *at, size_t len, struct stream *stream) {
+  int code = cuMemAlloc_v2(at, len);
+  if (code) return code;
+  enter();
+  /* Nothing is there before. */
+  struct work *it = queue(stream, SET);
+  it->to = *at, it->len = len, it->byte = FILL;
+  return leave(0);
+}
 int cuMemFree_v2(ptr at) {
   enter();
-  int code = finish();
+  int code = finish_all();
   gives_back(at);
   if (!code) release(at);
   return leave(code);
 }
-int cuMemFreeAsync(ptr at, void *stream) {
+int cuMemFreeAsync(ptr at, struct stream *stream) {
   enter();
   gives_back(at);
-  queue(RELEASE)->to = at;
+  queue(stream, RELEASE)->to = at;
   return leave(fault);
 }
-int cuMemsetD8Async(ptr at, unsigned char byte, size_t len, void *stream) {
+int cuMemsetD8Async(ptr at, unsigned char byte, size_t len, struct stream *stream) {
   enter();
-  struct task *it = queue(SET);
+  struct work *it = queue(stream, SET);
   it->to = at, it->len = len, it->byte = byte;
   return leave(fault);
 }
+static void copy(struct stream *stream, ptr to, ptr from, size_t len) {
+  struct work *it = queue(stream, COPY);
+  it->to = to, it->from = from, it->len = len;
+}
 int cuMemcpyHtoD_v2(ptr to, const void *from, size_t len) {
   enter();
-  int code = finish();
-  if (!code) memcpy((void *)to, from, len);
+  copy(NULL, to, (ptr)from, len);
   note("upload", "", len);
-  return leave(code);
+  return leave(finish(default_last));
 }
 int cuMemcpyDtoH_v2(void *to, ptr from, size_t len) {
   enter();
-  int code = finish();
-  if (!code) memcpy(to, (void *)from, len);
+  copy(NULL, (ptr)to, from, len);
   note("download", "", len);
-  return leave(code);
+  return leave(finish(default_last));
 }
-int cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t len, void *stream) {
+/* The memory of the host is accessed when the copy is done. */
+int cuMemcpyHtoDAsync_v2(ptr to, const void *from, size_t len, struct stream *stream) {
   enter();
-  struct task *it = queue(COPY);
-  it->to = to, it->from = from, it->len = len;
+  copy(stream, to, (ptr)from, len);
+  note("upload", "", len);
+  return leave(fault);
+}
+int cuMemcpyDtoHAsync_v2(void *to, ptr from, size_t len, struct stream *stream) {
+  enter();
+  copy(stream, (ptr)to, from, len);
+  note("download", "", len);
+  return leave(fault);
+}
+int cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t len, struct stream *stream) {
+  enter();
+  copy(stream, to, from, len);
   return leave(fault);
 }
 
@@ -288,20 +426,29 @@ int cuMemFreeHost(void *at) {
   return leave(fault);
 }
 
-/* Events: the number of what was launched before, as milliseconds. */
-struct event { long time; };
+/* Events: a task, and the number of what was launched before, as milliseconds. */
+struct event { struct task *task; long time; };
 int cuEventCreate(struct event **event, unsigned flags) { *event = calloc(1, sizeof **event); return 0; }
-int cuEventRecord(struct event *event, void *stream) {
+int cuEventRecord(struct event *event, struct stream *stream) {
   enter();
   event->time = launches;
-  return leave(stream ? fault : INVALID_VALUE);
+  queue(stream, MARK);
+  name(&event->task, last);
+  return leave(fault);
 }
-int cuEventSynchronize(struct event *event) { enter(); return leave(finish()); }
+int cuStreamWaitEvent(struct stream *stream, struct event *event, unsigned flags) {
+  enter();
+  queue(stream, MARK);
+  need(last, event->task);
+  note("wait", "", stream ? stream->number : 0);
+  return leave(flags ? INVALID_VALUE : fault);
+}
+int cuEventSynchronize(struct event *event) { enter(); return leave(finish(event->task)); }
 int cuEventElapsedTime_v2(float *time, struct event *start, struct event *end) {
   *time = end->time - start->time;
   return fault;
 }
-int cuEventDestroy_v2(struct event *event) { free(event); return 0; }
+int cuEventDestroy_v2(struct event *event) { enter(); let(event->task); free(event); return leave(0); }
 
 int cuModuleLoadData(void **module, const void *image) {
   long refused = option("load", 0);
@@ -344,39 +491,37 @@ int cuFuncSetAttribute(struct function *function, int attribute, int value) {
   return 0;
 }
 int cuLaunchKernel(struct function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned shared, void *stream, void **params, void **extra) {
+                   unsigned shared, struct stream *stream, void **params, void **extra) {
   long refused = option("launch", 0);
   enter();
   if (fault || refused) return leave(fault ? fault : refused);
   uint32_t extents[7] = {gx, gy, gz, bx, by, bz, shared};
   for (int i = 0; i < 6; ++i)
     if (extents[i] == 0) return leave(INVALID_VALUE);
-  if (gx > INT32_MAX || gy > 65535 || gz > 65535 || (uint64_t)bx * by * bz > 1024 || !stream) return leave(INVALID_VALUE);
+  if (gx > INT32_MAX || gy > 65535 || gz > 65535 || (uint64_t)bx * by * bz > 1024) return leave(INVALID_VALUE);
   if (shared > (function->shared ? function->shared : 48 << 10)) return leave(INVALID_VALUE);
   note("launch", function->name, (long)gx * gy * gz);
-  struct task *it = queue(++launches == option("fault", 0) ? CRASH : LAUNCH);
+  struct work *it = queue(stream, ++launches == option("fault", 0) ? CRASH : LAUNCH);
   it->function = function;
   memcpy(it->extents, extents, sizeof extents);
   for (int i = 0; i < function->params; ++i) memcpy(&it->values[i], params[i], 8);
   return leave(0);
 }
 
-int cuStreamSynchronize(void *stream) { enter(); return leave(finish()); }
-
 int cuGraphCreate(struct graph **graph, unsigned flags) {
   *graph = calloc(1, sizeof **graph);
   return flags || !current ? INVALID_VALUE : fault;
 }
 /* A node after the last one of the graph. */
-static struct task *add(struct graph *graph, int kind, struct task **before, size_t count) {
+static struct node *add(struct graph *graph, int kind, struct node **before, size_t count) {
   if (count != (graph->last != NULL) || (count && before[0] != graph->last)) return NULL;
-  struct task *it = calloc(1, sizeof *it);
-  it->kind = kind;
+  struct node *it = calloc(1, sizeof *it);
+  it->work.kind = kind;
   *(graph->last ? &graph->last->next : &graph->first) = it;
   return graph->last = it;
 }
 struct kernel_node { struct function *function; uint32_t extents[7]; void **params, **extra, *kernel, *context; };
-int cuGraphAddKernelNode_v2(struct task **node, struct graph *graph, struct task **before, size_t count,
+int cuGraphAddKernelNode_v2(struct node **node, struct graph *graph, struct node **before, size_t count,
                             const struct kernel_node *it) {
   if (!it->function || it->extra || it->kernel) return INVALID_VALUE;
   for (int i = 0; i < 6; ++i)
@@ -384,26 +529,28 @@ int cuGraphAddKernelNode_v2(struct task **node, struct graph *graph, struct task
   if (it->extents[6] > (it->function->shared ? it->function->shared : 48 << 10)) return INVALID_VALUE;
   *node = add(graph, LAUNCH, before, count);
   if (!*node) return INVALID_VALUE;
-  (*node)->function = it->function;
-  memcpy((*node)->extents, it->extents, sizeof it->extents);
-  for (int i = 0; i < it->function->params; ++i) memcpy(&(*node)->values[i], it->params[i], 8);
+  struct work *work = &(*node)->work;
+  work->function = it->function;
+  memcpy(work->extents, it->extents, sizeof it->extents);
+  for (int i = 0; i < it->function->params; ++i) memcpy(&work->values[i], it->params[i], 8);
   return fault;
 }
 /* A side of a copy: where it begins, its kind, and its address on the host or on the device. */
 struct side { size_t x, y, z, level; unsigned kind; const void *host; ptr device; void *array, *reserved; size_t pitch, height; };
 struct copy_node { struct side from, to; size_t width, height, depth; };
-int cuGraphAddMemcpyNode(struct task **node, struct graph *graph, struct task **before, size_t count,
+int cuGraphAddMemcpyNode(struct node **node, struct graph *graph, struct node **before, size_t count,
                          const struct copy_node *it, void *context) {
   enum { DEVICE = 2 };
   if (it->from.kind != DEVICE || it->to.kind != DEVICE || it->height != 1 || it->depth != 1) return INVALID_VALUE;
   if (!it->width || context != current) return INVALID_VALUE;
   *node = add(graph, COPY, before, count);
   if (!*node) return INVALID_VALUE;
-  (*node)->to = it->to.device, (*node)->from = it->from.device, (*node)->len = it->width;
+  struct work *work = &(*node)->work;
+  work->to = it->to.device, work->from = it->from.device, work->len = it->width;
   return fault;
 }
-static void free_tasks(struct task *it) {
-  for (struct task *next; it; it = next) {
+static void free_nodes(struct node *it) {
+  for (struct node *next; it; it = next) {
     next = it->next;
     memset(it, FREE, sizeof *it);
     free(it);
@@ -413,8 +560,8 @@ int cuGraphInstantiateWithFlags(struct exec **exec, struct graph *graph, unsigne
   long refused = option("graph", 0), count = 0;
   if (refused || flags) return refused ? refused : INVALID_VALUE;
   *exec = calloc(1, sizeof **exec);
-  struct task **end = &(*exec)->first;
-  for (struct task *it = graph->first; it; it = it->next, ++count) {
+  struct node **end = &(*exec)->first;
+  for (struct node *it = graph->first; it; it = it->next, ++count) {
     *end = malloc(sizeof *it);
     **end = *it;
     (*end)->next = NULL;
@@ -424,21 +571,20 @@ int cuGraphInstantiateWithFlags(struct exec **exec, struct graph *graph, unsigne
   return fault;
 }
 int cuGraphDestroy(struct graph *graph) {
-  free_tasks(graph->first);
+  free_nodes(graph->first);
   free(graph);
   return fault;
 }
-int cuGraphLaunch(struct exec *exec, void *stream) {
+int cuGraphLaunch(struct exec *exec, struct stream *stream) {
   enter();
-  if (fault || !stream) return leave(fault ? fault : INVALID_VALUE);
+  if (fault) return leave(fault);
   long count = 0;
-  for (struct task *it = exec->first; it; it = it->next, ++count) {
-    struct task *own = queue(it->kind), *next = own->next;
-    *own = *it;
-    own->next = next;
-    if (it->kind == LAUNCH && ++launches == option("fault", 0)) own->kind = CRASH;
+  for (struct node *it = exec->first; it; it = it->next, ++count) {
+    struct work *own = queue(stream, it->work.kind);
+    *own = it->work;
+    if (own->kind == LAUNCH && ++launches == option("fault", 0)) own->kind = CRASH;
   }
-  queue(DONE)->exec = exec;
+  queue(stream, DONE)->exec = exec;
   ++exec->pending;
   note("graph", "", count);
   return leave(0);
@@ -450,7 +596,7 @@ int cuGraphExecDestroy(struct exec *exec) {
     abort();
   }
   note("destroy", "", 0);
-  free_tasks(exec->first);
+  free_nodes(exec->first);
   free(exec);
   return leave(fault);
 }

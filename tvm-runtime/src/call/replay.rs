@@ -25,12 +25,14 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Calls the function `name` with copies of `args` on `device`, and records that.
+    /// Calls the function `name` with copies of `args` on `device`, and records that. The work is done in the stream of `workspace`, when
+    /// it is recorded and in each run.
     ///
     /// # Errors
     /// When the call fails, cannot be captured, or the device cannot be used.
     pub(crate) fn record(
         vm: &Arc<Vm>,
+        mut workspace: Workspace,
         name: &str,
         args: &[Value],
         device: Device,
@@ -38,7 +40,6 @@ impl Replay {
         let mut log = CaptureLog::default();
         let inputs =
             args.iter().map(|arg| copy(arg, device, &mut log.inputs)).collect::<Result<Vec<_>, _>>()?;
-        let mut workspace = Workspace::new();
         let run = || vm.invoke_captured(&mut workspace, &mut log, name, &inputs);
         let (result, recording) = record(device, run)?;
         // A kernel that fails, fails here.
@@ -48,7 +49,7 @@ impl Replay {
     }
 
     /// Does the work for other contents of the inputs, which have the types and shapes of those before. The result is that of the last
-    /// run; it is not waited for.
+    /// run; it is not waited for. The thread runs a call in a workspace beside that of [`Replay::record`].
     ///
     /// # Errors
     /// When an index is out of range, or the device cannot be used.
@@ -59,7 +60,8 @@ impl Replay {
         }
         // SAFETY: the recording has the memory that the run allocated and freed, and the fields here have all other: the workspace and
         // the result what the run left, the log its inputs, and the virtual machine constants and code. Nobody else gets a handle to
-        // these, but to constants, which are only read. The graph is dropped first, and waits for the work.
+        // these, but to constants, which are only read. The work was recorded in the stream in which it is done again, and the inputs
+        // and the result are marked by their copies. The graph is dropped first, and waits for the work.
         unsafe { self.graph.launch()? };
         Ok(&self.result)
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::abi::{DLTensor, KernelArg};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Device, DeviceKind, Order};
 use crate::error::RuntimeError;
 use crate::kernel::{Backend, Kernel, ParamKind, ParamSig};
 use crate::tensor::Tensor;
@@ -63,6 +63,9 @@ impl Kernel {
                         outputs = true;
                         elements |= tensor.byte_len() > 0;
                     }
+                    if let Some(buffer) = tensor.storage().device_buffer() {
+                        buffer.mark(kind == ParamKind::Out)?;
+                    }
                     slot.tensor = tensor.to_dltensor();
                     if backend != Backend::Device {
                         // To a kernel, a virtual device is the host.
@@ -82,8 +85,8 @@ impl Kernel {
             self.check_overlap(slots)?;
         }
         // SAFETY: the kinds are the signature's; the values and the slots outlive the call, and the outputs belong to
-        // this run alone (see the file header).
-        unsafe { self.call_raw_with(raw, options) }
+        // this run alone (see the file header). Memory on a device is marked.
+        unsafe { self.call_raw_with(raw, options, Order::Marked) }
     }
 
     /// Checks that no output overlaps another argument. Machine code, of a GPU as well, relies on this: a write could otherwise invalidate

@@ -28,6 +28,16 @@ impl DeviceBuffer {
         }
     }
 
+    /// What this thread gives to the device from now on in its workspace may read the memory, and write to it if `written`: it waits for
+    /// what others do with it. Nobody else may read memory that is written to.
+    #[inline]
+    pub(crate) fn mark(&self, written: bool) -> Result<(), RuntimeError> {
+        match self {
+            DeviceBuffer::Cuda(it) => it.mark(written),
+            DeviceBuffer::Virtual(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn copy_from_host(&self, offset: usize, bytes: &[u8]) -> Result<(), RuntimeError> {
         match self {
             DeviceBuffer::Cuda(it) => it.copy_from_host(offset, bytes),

@@ -4,24 +4,33 @@
 //! panics if the driver library or one of its symbols is missing; every call goes through [`Gpu::call`], which turns the panic
 //! into an error.
 //!
-//! Invariant: all work on a device is in one order. Kernels, allocations and frees are in one stream, and this stream and the
-//! default one, in which copies are, wait for each other. So memory that is freed is used again only after the work that used
-//! it, a copy to the host sees what was launched before it, and calls may use the same memory for what their kernels give to each
-//! other ([`memory::Scratch`]).
+//! Invariant: all work that uses the same memory is in one order, unless it only reads. Each workspace of a virtual machine has a
+//! stream of its own, in which everything is that its calls do; one more stream has the allocations and copies outside of a
+//! workspace. Memory knows the streams that use it and the one that wrote to it last ([`stream::Uses`]), and is marked before work that
+//! uses it is given: a stream that reads waits once for the one that wrote, a stream that writes waits for all that use it, and a free
+//! comes after them. So memory that is freed is used again only after the work that used it, a copy to the host sees what was
+//! written before, and calls that read the same constants do not wait for each other.
+//!
+//! Kernels that an application calls itself get addresses, whose memory is not known. They are in the default stream of the driver,
+//! which waits for all streams, and for which all wait ([`Order::Everything`](super::Order)). Calls in one stream use the same memory
+//! for what their kernels give to each other ([`memory::Scratch`]).
 #![allow(unsafe_code, reason = "device memory by address; each block says why it is sound")]
 
 mod code;
 mod event;
 mod gpu;
 mod graph;
+mod launched;
 mod memory;
 mod pinned;
+mod stream;
 
 pub(crate) use code::LoadedCode;
 pub(crate) use graph::{Graph, record, records, unrecorded};
 pub(super) use memory::CudaBuffer;
 pub(crate) use memory::RawMemory;
 pub(crate) use pinned::PinnedMemory;
+pub(crate) use stream::OwnStreams;
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Device, DeviceProperties};
+use super::{Device, DeviceProperties, Order};
 use crate::error::RuntimeError;
 use crate::launch::DeviceImage;
 
@@ -50,7 +50,7 @@ impl LoadedCode {
         unsupported(device)
     }
 
-    pub(crate) fn scratch(&self, _len: usize) -> Result<Scratch, RuntimeError> {
+    pub(crate) fn scratch(&self, _order: Order, _len: usize) -> Result<Scratch, RuntimeError> {
         match *self {}
     }
 
@@ -58,8 +58,8 @@ impl LoadedCode {
     /// None: there is no such code.
     pub(crate) unsafe fn launch(
         self: &Arc<Self>,
-        _name: &str,
-        _symbol: usize,
+        _order: Order,
+        _kernel: (&str, usize),
         _launch: ([u32; 3], [u32; 3], u32),
         _values: &[u64],
     ) -> Result<(), RuntimeError> {
@@ -103,6 +103,19 @@ impl Graph {
         match *self {}
     }
 }
+
+/// The streams of a workspace: none in this build.
+#[derive(Clone, Default)]
+pub(crate) struct OwnStreams;
+
+impl OwnStreams {
+    pub(crate) fn enter(&self) -> Entered {
+        Entered
+    }
+}
+
+/// Nothing to restore.
+pub(crate) struct Entered;
 
 /// Memory that calls share; uninhabited in this build.
 pub(crate) enum Scratch {}
@@ -148,13 +161,13 @@ impl RawMemory {
 
     /// # Safety
     /// None: there is no such memory.
-    pub(crate) unsafe fn copy_from_device(&self, _from: u64) -> Result<(), RuntimeError> {
+    pub(crate) unsafe fn copy_from_device(&self, _order: Order, _from: u64) -> Result<(), RuntimeError> {
         match *self {}
     }
 
     /// # Safety
     /// None: there is no such memory.
-    pub(crate) unsafe fn copy_to_device(&self, _to: u64) -> Result<(), RuntimeError> {
+    pub(crate) unsafe fn copy_to_device(&self, _order: Order, _to: u64) -> Result<(), RuntimeError> {
         match *self {}
     }
 }
@@ -168,6 +181,10 @@ impl CudaBuffer {
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
+        match *self {}
+    }
+
+    pub(super) fn mark(&self, _written: bool) -> Result<(), RuntimeError> {
         match *self {}
     }
 

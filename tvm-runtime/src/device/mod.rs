@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RuntimeError;
 
 pub(crate) use buffer::DeviceBuffer;
-pub(crate) use cuda::{Graph, LoadedCode, PinnedMemory, RawMemory, record, records, unrecorded};
+pub(crate) use cuda::{Graph, LoadedCode, OwnStreams, PinnedMemory, RawMemory, record, records, unrecorded};
 
 /// Kind of device; values are DLPack's `DLDeviceType`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,6 +28,16 @@ pub enum DeviceKind {
     Cpu = 1,
     /// Memory of an NVIDIA GPU.
     Cuda = 2,
+}
+
+/// After what work on a device other work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// After that in the stream of the workspace in which the thread runs a call, and what this waits for: all memory is marked
+    /// ([`DeviceBuffer::mark`]) before the work is given.
+    Marked,
+    /// After everything that was given to the device before; all that is given later waits for it.
+    Everything,
 }
 
 /// One device: kind and ordinal.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::plans::Plans;
 use super::{Argument, KernelFailure, LaunchArg, LaunchError, LaunchPlan, Step};
 use crate::abi::{DLTensor, KernelArg};
-use crate::device::{Device, DeviceKind, LoadedCode, RawMemory, records};
+use crate::device::{Device, DeviceKind, LoadedCode, Order, RawMemory, records};
 use crate::error::RuntimeError;
 use crate::kernel::{KernelSig, ParamKind, ParamSig};
 use crate::tensor::{byte_size, is_compact};
@@ -175,8 +175,13 @@ impl DeviceProgram {
     /// the device, the call may return before the kernels have ended.
     ///
     /// # Safety
-    /// As for [`Kernel::call_raw`](crate::Kernel::call_raw).
-    pub(crate) unsafe fn call(&self, sig: &KernelSig, raw: &[KernelArg]) -> Result<(), RuntimeError> {
+    /// As for [`Kernel::call_raw`](crate::Kernel::call_raw). With [`Order::Marked`], the memory of the tensors on the device is marked.
+    pub(crate) unsafe fn call(
+        &self,
+        sig: &KernelSig,
+        raw: &[KernelArg],
+        order: Order,
+    ) -> Result<(), RuntimeError> {
         let func = || Arc::from(sig.name.as_str());
         if raw.len() != sig.params.len() {
             return Err(RuntimeError::ArgCount { func: func(), expected: sig.params.len(), got: raw.len() });
@@ -205,19 +210,20 @@ impl DeviceProgram {
             return Ok(());
         }
         // SAFETY: the operands are the valid tensors of the caller.
-        unsafe { version.run(sig, &plan, &operands, device) }
+        unsafe { version.run(sig, &plan, &operands, (device, order)) }
     }
 }
 
 impl Version {
     /// # Safety
-    /// The tensors of `operands` are valid for this call: readable, and those that are written are writable.
+    /// The tensors of `operands` are valid for this call: readable, and those that are written are writable. With [`Order::Marked`], those
+    /// on the device are marked.
     unsafe fn run(
         &self,
         sig: &KernelSig,
         plan: &LaunchPlan,
         operands: &[Operand<'_>],
-        device: Device,
+        (device, order): (Device, Order),
     ) -> Result<(), RuntimeError> {
         let code = self.image.on(device)?;
         // The memories by number, those that only this call has, and which argument each of these is a copy of.
@@ -240,7 +246,7 @@ impl Version {
                 Some(tensor) if operand.bytes > 0 && !start(tensor).addr().is_multiple_of(ALIGNMENT) => {
                     let memory = RawMemory::alloc(device, operand.bytes)?;
                     // SAFETY: a valid tensor on this device.
-                    unsafe { memory.copy_from_device(start(tensor).addr() as u64)? };
+                    unsafe { memory.copy_from_device(order, start(tensor).addr() as u64)? };
                     moved.push((own.len(), i));
                     own.push(memory);
                     own[own.len() - 1].address()
@@ -253,7 +259,7 @@ impl Version {
         let oom = RuntimeError::OutOfMemory { bytes, device };
         let bytes = usize::try_from(bytes).map_err(|_| oom)?;
         // Held until everything is launched.
-        let scratch = if bytes > 0 { Some(code.scratch(bytes)?) } else { None };
+        let scratch = if bytes > 0 { Some(code.scratch(order, bytes)?) } else { None };
         let address = scratch.as_ref().map_or(0, |it| it.address());
         memories.extend(offsets.into_iter().map(|offset| address + offset));
         let is_failure = |it: &Argument| matches!(it, Argument::Failure);
@@ -283,14 +289,14 @@ impl Version {
             let values = args.iter().map(value).collect::<Result<SmallVec<[u64; 16]>, _>>()?;
             // SAFETY: whoever made the program promised that its kernels take what its plan passes, and access what they are
             // given within the bounds that the plan checked. The memories live until the work that was launched has ended:
-            // the device frees memory after it.
-            unsafe { code.launch(&sig.name, symbol, (*grid, *block, *shared), &values)? };
+            // the device frees memory after what uses it.
+            unsafe { code.launch(order, (&sig.name, symbol), (*grid, *block, *shared), &values)? };
         }
         for (memory, i) in moved {
             let operand = &operands[i];
             if let Some(tensor) = operand.tensor.filter(|_| operand.written) {
                 // SAFETY: a valid tensor on this device that this call may write to, of as many bytes as its copy.
-                unsafe { own[memory].copy_to_device(start(tensor).addr() as u64)? };
+                unsafe { own[memory].copy_to_device(order, start(tensor).addr() as u64)? };
             }
         }
         if let Some(record) = record {

@@ -79,7 +79,7 @@ impl Vm {
                     let reason = format!("the kernel `{name}` runs on the host\n  help: {PLAIN}");
                     return Err(uncapturable(reason));
                 }
-                Some(Replay::record(self, name, &args, gpu)?)
+                Some(Replay::record(self, workspace.beside(), name, &args, gpu)?)
             }
             None => None,
         };
@@ -146,6 +146,7 @@ impl CapturedCall {
             self.last = Some(result.clone());
             return Ok(result);
         };
+        let _streams = self.workspace.streams.enter();
         let mut inputs = Vec::new();
         args.iter().for_each(|arg| tensors_in(arg, &mut inputs));
         let result = replay.run(&inputs)?;

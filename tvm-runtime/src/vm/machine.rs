@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use super::args::IntoArgs;
@@ -78,8 +79,8 @@ pub struct Vm {
     pub(super) packed: Vec<PackedFunc>,
     pub(super) config: VmConfig,
     cpu_level: Option<String>,
-    /// Workspaces of past calls, for reuse by later ones.
-    spare: Mutex<Vec<Workspace>>,
+    /// Workspaces of past calls, each with the thread that made the call, for reuse by later ones.
+    spare: Mutex<Vec<(ThreadId, Workspace)>>,
 }
 
 /// Maximum number of workspaces kept between calls.
@@ -245,6 +246,7 @@ impl Vm {
 
     fn run_as(&self, mut run: Run<'_>, name: &str) -> Result<Value, RuntimeError> {
         let writer = run.writer;
+        let _streams = run.ws.streams.enter();
         let res = self.find(name, run.ws.regs.len()).and_then(|index| run.call(index));
         run.ws.finish(writer);
         res
@@ -269,13 +271,20 @@ impl Vm {
         Ok(index)
     }
 
+    /// Calls `f` with the workspace of the last call of this thread, so that on a GPU its results are in a stream without work of
+    /// others; with another one, if it has none.
     fn with_spare<R>(&self, f: impl FnOnce(&mut Workspace) -> R) -> R {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut workspace = spare().pop().unwrap_or_default();
+        let thread = std::thread::current().id();
+        let take = |spare: &mut Vec<(ThreadId, Workspace)>| {
+            let own = spare.iter().rposition(|it| it.0 == thread);
+            own.map(|at| spare.remove(at)).or_else(|| spare.pop())
+        };
+        let mut workspace = take(&mut spare()).map_or_else(Workspace::default, |it| it.1);
         let res = f(&mut workspace);
         let mut spare = spare();
         if spare.len() < MAX_SPARE {
-            spare.push(workspace);
+            spare.push((thread, workspace));
         }
         res
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::pool::Pool;
-use crate::device::Device;
+use crate::device::{Device, OwnStreams};
 use crate::error::RuntimeError;
 use crate::tensor::{ALIGNMENT, Storage, Tensor};
 use crate::value::Value;
@@ -26,6 +26,8 @@ pub struct Workspace {
     /// Numbers of the next runs.
     runs: Range<u64>,
     pub(super) pool: Pool,
+    /// What its calls do on GPUs is in these streams.
+    pub(super) streams: OwnStreams,
 }
 
 /// A suspended caller that waits for a result.
@@ -50,6 +52,11 @@ impl Workspace {
     /// Makes an empty workspace.
     pub fn new() -> Workspace {
         Workspace::default()
+    }
+
+    /// An empty workspace whose calls are in the same order on GPUs as those of this one.
+    pub(crate) fn beside(&self) -> Workspace {
+        Workspace { streams: self.streams.clone(), ..Workspace::default() }
     }
 
     /// Size of the storages that the workspace keeps, in bytes.

@@ -11,7 +11,9 @@ use smallvec::SmallVec;
 use super::gpu::{Failure, Gpu};
 use super::graph::{self, Extents};
 use super::memory::Scratch;
+use super::stream::Stream;
 use super::{Device, launches_each};
+use crate::device::Order;
 use crate::error::RuntimeError;
 use crate::launch::{CodeFormat, DeviceImage};
 
@@ -67,13 +69,13 @@ impl LoadedCode {
     ///
     /// # Errors
     /// When the device does not have it, or cannot be used.
-    pub(crate) fn scratch(&self, len: usize) -> Result<Scratch<'_>, RuntimeError> {
-        Scratch::of(&self.gpu, len)
+    pub(crate) fn scratch(&self, order: Order, len: usize) -> Result<Scratch<'_>, RuntimeError> {
+        Scratch::of(&self.gpu, order, len)
     }
 
     /// Launches the kernel number `symbol` of the image; `name` is the program that it belongs to, for errors. `values` are its
     /// parameters, each in the low bytes of a number. A launch is blocks, threads of each, and the bytes of shared memory of a block
-    /// beside those that the code says. The call does not wait for the kernel.
+    /// beside those that the code says. The call does not wait for the kernel, which is done in the order of `order`.
     ///
     /// # Safety
     /// The kernel has these parameters, and accesses only memory that it may access, which stays allocated until the work on
@@ -83,8 +85,8 @@ impl LoadedCode {
     /// When the device refuses the launch, or reports that a kernel failed that was launched before.
     pub(crate) unsafe fn launch(
         self: &Arc<Self>,
-        name: &str,
-        symbol: usize,
+        order: Order,
+        (name, symbol): (&str, usize),
         extents: Extents,
         values: &[u64],
     ) -> Result<(), RuntimeError> {
@@ -95,9 +97,10 @@ impl LoadedCode {
             return Err(RuntimeError::NotFound { what: "kernel", names: vec![name.to_string()] });
         };
         graph::launches(self, name, (function.handle, extents), values)?;
-        gpu.launches(name);
+        let stream = gpu.stream(order);
+        stream.launched().add(name);
         // SAFETY: the function is one of the loaded module, and takes these parameters (promised by the caller).
-        let once = || unsafe { launch_kernel(&gpu, function.handle, extents, values) };
+        let once = || unsafe { launch_kernel(stream, function.handle, extents, values) };
         let times = launches_each(gpu.device);
         let launched =
             function.allow(&gpu, shared).and_then(|()| gpu.try_call(|| (0..times).try_for_each(|_| once())));
@@ -125,20 +128,20 @@ pub(super) fn param_addresses(values: &[u64]) -> SmallVec<[*mut c_void; 16]> {
     values.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast()).collect()
 }
 
-/// Launches a kernel in the stream of `gpu`.
+/// Launches a kernel in `stream`.
 ///
 /// # Safety
 /// The function belongs to code that is loaded, and takes these parameters, which the driver copies during the call; otherwise as for
 /// [`LoadedCode::launch`].
 pub(super) unsafe fn launch_kernel(
-    gpu: &Gpu,
+    stream: &Stream,
     function: CUfunction,
     (grid, block, shared): Extents,
     values: &[u64],
 ) -> Result<(), DriverError> {
     let mut params = param_addresses(values);
     // SAFETY: promised by the caller.
-    unsafe { result::launch_kernel(function, grid.into(), block.into(), shared, gpu.stream, &mut params) }
+    unsafe { result::launch_kernel(function, grid.into(), block.into(), shared, stream.handle, &mut params) }
 }
 
 impl Function {

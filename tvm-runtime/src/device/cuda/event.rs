@@ -10,7 +10,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags};
 use super::gpu::Gpu;
 use crate::error::RuntimeError;
 
-/// A point in the stream of a GPU.
+/// A point in the order of everything that a GPU does, in whatever stream.
 pub(super) struct Event {
     gpu: Arc<Gpu>,
     event: CUevent,
@@ -24,14 +24,14 @@ impl Event {
 
     /// Puts the event after everything that was launched so far.
     pub(super) fn record(&self) -> Result<(), RuntimeError> {
-        // SAFETY: the event was made in `new`, and the stream lives as long as the process.
-        self.gpu.call(|| unsafe { result::event::record(self.event, self.gpu.stream) })
+        // SAFETY: the event was made in `new`; the default stream always exists.
+        self.gpu.call(|| unsafe { result::event::record(self.event, self.gpu.streams.default.handle) })
     }
 
     /// Waits for the event, and returns the time since `start`. Both are recorded.
     pub(super) fn since(&self, start: &Event) -> Result<Duration, RuntimeError> {
         // SAFETY: made in `new`.
-        self.gpu.waits(|| unsafe { result::event::synchronize(self.event) })?;
+        self.gpu.call(|| unsafe { result::event::synchronize(self.event) })?;
         // SAFETY: both were made in `new`, for the same stream.
         let milliseconds = self.gpu.call(|| unsafe { result::event::elapsed(start.event, self.event) })?;
         Ok(Duration::try_from_secs_f64(f64::from(milliseconds) / 1e3).unwrap_or_default())

@@ -1,50 +1,28 @@
-//! One GPU: its context, its stream, and the fault that ended it.
+//! One GPU: its context, its streams, and the fault that ended it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{CUdevice_attribute, CUmemPool_attribute, CUresult, CUstream, is_culib_present};
+use cudarc::driver::sys::{CUdevice_attribute, CUmemPool_attribute, CUresult, is_culib_present};
 use cudarc::driver::{CudaContext, DriverError, result};
+use smallvec::SmallVec;
 
-use super::{Device, RawMemory};
+use super::Device;
+use super::stream::{Stream, Streams};
+use crate::device::Order;
 use crate::error::RuntimeError;
 use crate::thread_pool::panic_message;
-
-/// How many names of kernels are kept for the error of a fault.
-const MOST_NAMES: usize = 16;
-
-/// How many graphs, for the same.
-const MOST_GRAPHS: usize = 4;
 
 /// A GPU that this process uses.
 pub(super) struct Gpu {
     pub(super) device: Device,
     /// The primary context of the device.
     pub(super) context: Arc<CudaContext>,
-    /// The stream of kernels and allocations. It lives as long as the process.
-    pub(super) stream: CUstream,
-    /// Memory for what the kernels of a call give to each other, kept for the next call.
-    pub(super) scratch: Mutex<Option<RawMemory>>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The kernels that were launched since the device was last known to be well.
-    launched: VecDeque<Arc<str>>,
-    /// The same for those of whole graphs.
-    graphs: VecDeque<Arc<[Arc<str>]>>,
-    /// How many there were in all.
-    launches: u64,
+    pub(super) streams: Streams,
     /// What ended the use of the device.
-    fault: Option<RuntimeError>,
+    fault: Mutex<Option<RuntimeError>>,
 }
-
-// SAFETY: a stream is a handle of the driver, which any thread may use once the context is current.
-unsafe impl Send for Gpu {}
-// SAFETY: as above; everything else is shared safely.
-unsafe impl Sync for Gpu {}
 
 impl Gpu {
     /// The GPU `device`, whose context is made current for this thread.
@@ -63,7 +41,7 @@ impl Gpu {
             }
         };
         drop(gpus);
-        if let Some(fault) = &gpu.state().fault {
+        if let Some(fault) = &*gpu.fault() {
             return Err(fault.clone());
         }
         gpu.call(|| gpu.context.bind_to_thread())?;
@@ -79,14 +57,23 @@ impl Gpu {
             if context.has_async_alloc() {
                 keep_memory(&context)?;
             }
-            Ok((context, result::stream::create(result::stream::StreamKind::Default)?))
+            Ok(context)
         });
-        let (context, stream) = made.map_err(|err| fail(err.text()))?;
-        Ok(Gpu { device, context, stream, scratch: Mutex::default(), state: Mutex::default() })
+        let context = made.map_err(|err| fail(err.text()))?;
+        let streams = Streams::new().map_err(|err| fail(err.text()))?;
+        Ok(Gpu { device, context, streams, fault: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fault(&self) -> MutexGuard<'_, Option<RuntimeError>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream for work that this thread gives now.
+    pub(super) fn stream(self: &Arc<Gpu>, order: Order) -> &Stream {
+        match order {
+            Order::Marked => self.streams.get(self.current()),
+            Order::Everything => &self.streams.default,
+        }
     }
 
     /// Calls the driver. An error of the driver, or a panic because one of its functions is missing, becomes an error of the
@@ -106,59 +93,50 @@ impl Gpu {
         if !failure.is_fault() {
             return RuntimeError::DeviceFailure { device, message };
         }
-        let mut state = self.state();
         let mut kernels: Vec<Arc<str>> = Vec::new();
-        for name in state.launched.iter().chain(state.graphs.iter().flat_map(|it| it.iter())) {
-            if !kernels.contains(name) {
-                kernels.push(name.clone());
+        for stream in self.streams.all() {
+            for name in stream.launched().names() {
+                if !kernels.contains(name) {
+                    kernels.push(name.clone());
+                }
             }
         }
         let fault = RuntimeError::DeviceFault { device, kernels, message };
-        state.fault.get_or_insert(fault).clone()
+        self.fault().get_or_insert(fault).clone()
     }
 
-    /// Records that the kernel `name` is launched.
-    pub(super) fn launches(&self, name: &str) {
-        let mut state = self.state();
-        state.launches += 1;
-        if state.launched.back().is_some_and(|it| **it == *name) {
-            return;
-        }
-        if state.launched.len() == MOST_NAMES {
-            state.launched.pop_front();
-        }
-        state.launched.push_back(name.into());
+    /// Calls functions of the driver that give work to `stream` and wait for it.
+    pub(super) fn waits<T>(
+        &self,
+        stream: &Stream,
+        call: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, RuntimeError> {
+        // What was done in the default stream before has ended as well.
+        self.waits_for([stream, &self.streams.default].into_iter(), call)
     }
 
-    /// Records that all kernels of a graph are launched, `count` launches.
-    pub(super) fn launches_all(&self, names: &Arc<[Arc<str>]>, count: usize) {
-        let mut state = self.state();
-        state.launches += count as u64;
-        if state.graphs.iter().any(|it| Arc::ptr_eq(it, names)) {
-            return;
-        }
-        if state.graphs.len() == MOST_GRAPHS {
-            state.graphs.pop_front();
-        }
-        state.graphs.push_back(names.clone());
+    /// Calls a function of the driver that waits for everything that was launched before, in whatever stream.
+    pub(super) fn waits_for_all<T>(
+        &self,
+        call: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, RuntimeError> {
+        self.waits_for(self.streams.all(), call)
     }
 
-    /// Calls a function of the driver that waits for everything that was launched before.
-    pub(super) fn waits<T>(&self, call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, RuntimeError> {
-        let before = self.state().launches;
+    fn waits_for<'a, T>(
+        &self,
+        streams: impl Iterator<Item = &'a Stream>,
+        call: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, RuntimeError> {
+        let before: SmallVec<[_; 4]> = streams.map(|it| (it, it.launched().count)).collect();
         let res = self.call(call)?;
-        let mut state = self.state();
-        // Another thread may have launched a kernel meanwhile; then the names stay.
-        if state.launches == before {
-            state.launched.clear();
-            state.graphs.clear();
-        }
+        before.into_iter().for_each(|(stream, count)| stream.launched().ended(count));
         Ok(res)
     }
 
     /// Waits until the device has done everything that this process gave it, in whatever stream.
     pub(super) fn synchronize(&self) -> Result<(), RuntimeError> {
-        self.waits(|| self.context.synchronize())
+        self.waits_for_all(|| self.context.synchronize())
     }
 }
 
@@ -260,7 +238,7 @@ impl Failure {
 }
 
 /// Calls the driver, whose functions are loaded when they are first called: cudarc panics where one is missing.
-fn guarded<T>(call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, Failure> {
+pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, DriverError>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(res) => res.map_err(Failure::Driver),
         Err(panic) => Err(Failure::Missing(panic_message(&*panic))),

@@ -22,7 +22,9 @@ use smallvec::SmallVec;
 use super::code::{LoadedCode, launch_kernel, param_addresses};
 use super::gpu::Gpu;
 use super::memory::RawMemory;
+use super::stream::Stream;
 use super::{Device, launches_each};
+use crate::device::Order;
 use crate::error::RuntimeError;
 
 /// The numbers of a launch: blocks, threads of each, and bytes of shared memory beside those that the code says.
@@ -324,11 +326,11 @@ impl Graph {
         self.recording.work.len()
     }
 
-    /// Gives the work to the device, after everything that was given before. The call does not wait for it.
+    /// Gives the work to the stream of the workspace that this thread runs a call in. The call does not wait for it.
     ///
     /// # Safety
     /// The memory that the recorded work accesses is allocated, and belongs to this work until it has ended, apart from what it only
-    /// reads.
+    /// reads. What was done with it before was in the same stream or has ended, and so is what is done with it later.
     ///
     /// # Errors
     /// When the device refuses the launch, or reports that a kernel failed that was launched before.
@@ -336,13 +338,14 @@ impl Graph {
         // The context is made current for this thread.
         let gpu = Gpu::of(self.recording.gpu.device)?;
         let Some(exec) = self.exec else { return Ok(()) };
+        let stream = gpu.stream(Order::Marked);
         if self.apart {
             // SAFETY: promised by the caller.
-            return self.recording.work.iter().try_for_each(|work| unsafe { work.launch(&gpu) });
+            return self.recording.work.iter().try_for_each(|work| unsafe { work.launch(&gpu, stream) });
         }
-        gpu.launches_all(&self.names, self.recording.work.len());
+        stream.launched().add_all(&self.names, self.recording.work.len());
         // SAFETY: made in `new`, and the stream lives as long as the process; the memory is promised by the caller.
-        let once = |_| unsafe { result::graph::launch(exec, gpu.stream) };
+        let once = |_| unsafe { result::graph::launch(exec, stream.handle) };
         gpu.call(|| (0..launches_each(gpu.device)).try_for_each(once))
     }
 }
@@ -352,17 +355,17 @@ impl Work {
     ///
     /// # Safety
     /// As for [`Graph::launch`].
-    unsafe fn launch(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
+    unsafe fn launch(&self, gpu: &Gpu, stream: &Stream) -> Result<(), RuntimeError> {
         match self {
             Work::Launch { name, function, extents, values, .. } => {
-                gpu.launches(name);
+                stream.launched().add(name);
                 // SAFETY: promised by the caller.
-                gpu.call(|| unsafe { launch_kernel(gpu, *function, *extents, values) })?;
+                gpu.call(|| unsafe { launch_kernel(stream, *function, *extents, values) })?;
                 gpu.synchronize()
             }
             Work::Copy { to, from, len } => {
                 // SAFETY: promised by the caller.
-                gpu.call(|| unsafe { result::memcpy_dtod_async(*to, *from, *len, gpu.stream) })
+                gpu.call(|| unsafe { result::memcpy_dtod_async(*to, *from, *len, stream.handle) })
             }
         }
     }
