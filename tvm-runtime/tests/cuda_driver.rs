@@ -22,10 +22,12 @@ const LOG: &str = "TVM_FAKE_CUDA_LOG";
 const ROLES: &[(&str, &str, bool)] = &[
     ("works", "", false),
     ("works", "pools=0", false),
+    ("works", "order=1 watch=1", false),
     ("no device", "init=100", false),
     ("too old", "", true),
     ("launches", "", false),
     ("launches", "pools=0", false),
+    ("launches", "order=2 watch=1", false),
     ("shares", "", false),
     ("page-locked", "pinned=8000", false),
     ("a fault", "fault=2", false),

@@ -3,7 +3,7 @@
 // Kernels are those of a shared library: an image is such a library, which has for each kernel NAME the function
 // tvm_emulated_NAME(values, extents) and the number tvm_emulated_params_NAME. Work is done as late as the driver may do it:
 // launches, fills, copies and frees in a stream are queued until a call that waits, and then those alone are done that it waits for:
-// what is in its stream, and what this waits for by events. A call that waits for everything begins with what came last. The default
+// what is in its stream, and what this waits for by events. A call that waits for everything does one stream after the other, the last first. The default
 // stream waits for all streams, and these for it. Writes beside an allocation abort the process.
 //
 // Options are in the environment variable TVM_FAKE_CUDA, as "name=number" separated by spaces: init (result of cuInit), memory
@@ -147,7 +147,7 @@ struct work {
 struct task {
   struct task *before, *next;
   struct task **needs;
-  int count, holders, wanted, done, stream;
+  int count, holders, done, stream;
   struct work work;
 };
 static struct task *first, *last;
@@ -236,36 +236,39 @@ static void perform(struct task *it) {
   let(it);
 }
 
-/* Does `target` and what it needs; the fault, if there is one. */
-static int finish(struct task *target) {
-  if (!target || target->done) return fault;
-  target->wanted = 1;
-  /* What a task needs came before it. */
-  for (struct task *it = last; it; it = it->before)
-    for (int i = 0; it->wanted && i < it->count; ++i) it->needs[i]->wanted = 1;
-  for (struct task *it = first, *next; it; it = next) {
-    next = it->next;
-    if (it->wanted) perform(it);
-  }
-  return fault;
-}
-
-static uint64_t state;
 static unsigned chance(unsigned most) {
+  static uint64_t state;
+  if (!option("order", 0)) return 0;
   if (!state) state = option("order", 0) * 0x9e3779b97f4a7c15u + 1;
   state ^= state << 13, state ^= state >> 7, state ^= state << 17;
   return (state >> 33) % most;
 }
 
+/* Does `target` and what it needs, one stream after the other; the fault, if there is one. */
+static int finish(struct task *target) {
+  static struct task **path;
+  static size_t most;
+  if (!target || target->done) return fault;
+  for (size_t len = 1, i; len;) {
+    if (len + 1 > most) path = realloc(path, (most = 2 * len + 64) * sizeof *path);
+    if (len == 1) path[0] = target;
+    struct task *it = path[len - 1], *other = NULL;
+    int from = it->count ? chance(it->count) : 0;
+    for (i = 0; i < it->count && !other; ++i) {
+      other = it->needs[(from + i) % it->count];
+      if (other->done) other = NULL;
+    }
+    if (other) path[len++] = other;
+    else perform(it), --len;
+  }
+  return fault;
+}
+
 /* Does some task. */
 static void progress(void) {
   int count = 0;
+  for (struct task *it = first; it; it = it->next) ++count;
   struct task *it = last;
-  if (!option("order", 0)) {
-    finish(it);
-    return;
-  }
-  for (struct task *other = first; other; other = other->next) ++count;
   for (int i = count ? chance(count) : 0; i > 0; --i) it = it->before;
   finish(it);
 }

@@ -13,7 +13,8 @@ use crate::error::RuntimeError;
 use crate::tensor::{ALIGNMENT, Storage, Tensor};
 use crate::value::Value;
 
-/// Call stack, registers, and the storages of past runs.
+/// Call stack, registers, and the storages of past runs. On a GPU, calls in one workspace are done one after the other, and overlap those
+/// in others.
 #[derive(Default)]
 pub struct Workspace {
     pub(super) frames: Vec<Frame>,
