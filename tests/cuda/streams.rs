@@ -275,6 +275,27 @@ fn threads_run_captured_calls() {
     });
 }
 
+#[test]
+fn captured_calls_overlap() {
+    on_gpu("streams::captured_calls_overlap", "", || {
+        let vm = gpu(step::module());
+        let xs = [0, 1].map(|seed| there(&numbers(&[4, 3], seed)));
+        let wants = [0, 1].map(|seed| alone(&vm, &numbers(&[4, 3], seed)));
+        let mut calls = [0, 1].map(|i| vm.capture("main", std::slice::from_ref(&xs[i])).unwrap());
+        for _ in 0..3 {
+            let before = log("run").len();
+            let ys = [0, 1].map(|i| calls[i].run(std::slice::from_ref(&xs[i])).unwrap());
+            assert_eq!(log("run").len(), before, "nothing was waited for");
+            assert_eq!(floats(&ys[1]), wants[1]);
+            let ran = log("run").split_off(before);
+            let ran: Vec<_> = ran.iter().filter_map(|it| it.rsplit(' ').next()).collect();
+            assert!(!ran.is_empty() && ran.iter().all(|it| *it == ran[0]), "{ran:?}");
+            assert_eq!(floats(&ys[0]), wants[0]);
+            assert_eq!(log("run").len(), before + 2 * ran.len());
+        }
+    });
+}
+
 /// The function of the application keeps a tensor of the call, and calls in the middle of it.
 #[test]
 fn calls_inside_of_calls() {
