@@ -108,6 +108,11 @@ fn calls_with_the_same_weights_overlap() {
             let [a, b] = &mut both;
             a.recycle(second.0);
             b.recycle(first.0);
+            // An argument of one call is freed in its stream.
+            let x = there(&numbers(&[4, 3], 0));
+            let y = vm.invoke_in(a, "main", std::slice::from_ref(&x)).unwrap();
+            drop(x);
+            assert_eq!(floats(&y), wants[0]);
         }
         assert_eq!(log("wait"), [""; 0], "no stream waits for another one");
         // The weights are freed after what both do.

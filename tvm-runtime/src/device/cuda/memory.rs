@@ -118,7 +118,7 @@ impl RawMemory {
                 result::stream::synchronize(stream.handle)
             })?;
         }
-        self.uses.settle();
+        self.uses.settle(gpu.current());
         Ok(())
     }
 
@@ -202,6 +202,7 @@ impl Drop for RawMemory {
         let mut users = memory.uses.users();
         let number = match (users.next(), users.next()) {
             (Some(only), None) => only,
+            (None, _) => OUTSIDE,
             _ if memory.uses.users().try_for_each(|user| gpu.wait(FREES, user)).is_ok() => FREES,
             _ => return,
         };

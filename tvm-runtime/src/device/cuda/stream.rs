@@ -162,10 +162,9 @@ impl Gpu {
 /// Invariant: only one thread at a time may write, and only while no other one can read: it has the only handle, or is the run that
 /// allocated the memory and has not handed it out. So all that others gave to their streams for this memory was given before a write
 /// is, and what was written was given before others read.
+///
+/// A bit for each stream that has work for the memory, which has waited for the last write, and the stream of that write.
 pub(super) struct Uses(AtomicU64);
-
-/// The streams that have work for the memory: those that waited for the last write.
-const USERS: u64 = (1 << MOST) - 1;
 
 /// The bit from which on the number of the stream of the last write is, plus 1; 0 if it has ended.
 const WRITER: usize = MOST;
@@ -218,9 +217,10 @@ impl Uses {
         Ok(())
     }
 
-    /// What was written has been waited for.
-    pub(super) fn settle(&self) {
-        self.0.fetch_and(USERS, Ordering::AcqRel);
+    /// What was written in the stream `number`, and all that came before, has ended. The workspace of that stream goes on with the memory;
+    /// outside of one, nobody uses it so far.
+    pub(super) fn settle(&self, number: usize) {
+        self.0.store(if number == OUTSIDE { 0 } else { bit(number) }, Ordering::Release);
     }
 }
 
