@@ -45,6 +45,7 @@ impl Pass {
         relax::transform::kill_after_last_use,
         relax::transform::lambda_lift,
         relax::transform::legalize_ops,
+        relax::transform::narrow_before_moves,
         relax::transform::place_programs,
         relax::transform::realize_places,
         relax::transform::rewrite_dataflow_reshape,

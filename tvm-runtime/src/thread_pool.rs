@@ -3,28 +3,28 @@
 //! TVM counterpart: `runtime/thread_pool.cc`. The calling thread takes part in its own loop, so the loop ends even if
 //! no worker is free, and nested calls cannot deadlock. A parallel loop inside another one runs sequentially in the
 //! thread that reaches it.
-#![allow(unsafe_code, reason = "lends a borrowed closure to worker threads; each block says why it is sound")]
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::thread::{self, JoinHandle, Thread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::thread;
 
 use crate::error::RuntimeError;
 
 mod claims;
+mod parts;
 #[cfg(feature = "rayon")]
 mod rayon;
 mod spread;
+mod workers;
 
 use claims::Claims;
 #[cfg(feature = "rayon")]
 pub use rayon::RayonPool;
-use spread::{Cpus, LastCaller};
+pub use workers::WorkerPool;
 
 /// A pool that runs parallel loops. Implement it to give the runtime the application's own threads.
 pub trait ThreadPool: Send + Sync {
@@ -37,6 +37,18 @@ pub trait ThreadPool: Send + Sync {
     /// repeated iterations are not run, and the loop ends with [`RuntimeError::ThreadPool`]; so does a loop that leaves
     /// an iteration out.
     fn parallel_for(&self, extent: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync));
+
+    /// True for a pool of this crate whose ranges need no check. Others cannot name the type of the argument, so they cannot
+    /// override it.
+    #[doc(hidden)]
+    fn is_exact(&self, _: own::Own) -> bool {
+        false
+    }
+}
+
+mod own {
+    /// Says that this crate asks.
+    pub struct Own;
 }
 
 static GLOBAL: RwLock<Option<Arc<dyn ThreadPool>>> = RwLock::new(None);
@@ -115,6 +127,8 @@ pub(crate) fn run(
     let mut kept = Ok(());
     if in_parallel() || extent == 1 {
         guarded(0..extent);
+    } else if pool.is_exact(own::Own) {
+        pool.parallel_for(extent, grain, &guarded);
     } else {
         let claims = Claims::new(extent);
         let claimed = |range: Range<usize>| claims.claim(range).into_iter().for_each(&guarded);
@@ -176,104 +190,6 @@ impl ThreadPool for SerialPool {
     }
 }
 
-/// One parallel loop.
-struct Job {
-    /// Borrowed from the caller of `parallel_for`, which waits until `done == chunks`. Only a thread that has claimed a
-    /// chunk calls it, so no call happens after that.
-    body: *const (dyn Fn(Range<usize>) + Sync),
-    extent: usize,
-    chunks: usize,
-    next: AtomicUsize,
-    done: AtomicUsize,
-    caller: Thread,
-    /// Where its threads run.
-    cpus: Cpus,
-    /// The first panic of `body`; the caller resumes it when the loop has ended.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-// SAFETY: `body` is `Sync`, and used only while the caller waits (see the field).
-unsafe impl Send for Job {}
-// SAFETY: as above.
-unsafe impl Sync for Job {}
-
-impl Job {
-    /// Claims and runs chunks until none is left.
-    fn work(&self) {
-        loop {
-            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= self.chunks {
-                return;
-            }
-            // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
-            let body = unsafe { &*self.body };
-            let res = catch_unwind(AssertUnwindSafe(|| body(chunk_of(self.extent, self.chunks, chunk))));
-            if let Err(payload) = res {
-                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
-            }
-            if self.done.fetch_add(1, Ordering::Release) + 1 == self.chunks {
-                self.caller.unpark();
-            }
-        }
-    }
-
-    fn is_claimed(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.chunks
-    }
-
-    fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) >= self.chunks
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Arc<Job>>,
-    sleepers: usize,
-    /// Jobs that ended, for reuse.
-    spare: Vec<Arc<Job>>,
-}
-
-impl Queue {
-    /// Puts `new` in the place of a job that ended and that no worker looks at any more, or in a place of its own.
-    fn job(&mut self, new: Job) -> Arc<Job> {
-        let at = self.spare.iter_mut().position(|job| Arc::get_mut(job).is_some());
-        let Some(mut job) = at.map(|at| self.spare.swap_remove(at)) else { return Arc::new(new) };
-        match Arc::get_mut(&mut job) {
-            Some(place) => {
-                *place = new;
-                job
-            }
-            None => Arc::new(new),
-        }
-    }
-
-    /// The first job with chunks that nobody has claimed; others leave the queue.
-    fn unclaimed(&mut self, waiting: &AtomicUsize) -> Option<Arc<Job>> {
-        while self.jobs.front().is_some_and(|job| job.is_claimed()) {
-            self.jobs.pop_front();
-        }
-        waiting.store(self.jobs.len(), Ordering::Release);
-        self.jobs.front().cloned()
-    }
-}
-
-#[derive(Default)]
-struct SharedQueue {
-    queue: Mutex<Queue>,
-    wake: Condvar,
-    /// Number of queued jobs, readable without the lock.
-    waiting: AtomicUsize,
-    last_caller: LastCaller,
-    stop: AtomicBool,
-}
-
-impl SharedQueue {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Number of operations below which a chunk of a loop is not worth another thread: some microseconds of work.
 const MIN_WORK: u64 = 1 << 14;
 
@@ -290,138 +206,12 @@ fn num_chunks(most: usize, threads: usize) -> usize {
     if most < threads { most } else { (most - most % threads).min(threads * CHUNKS_PER_THREAD) }
 }
 
-/// The iterations of a chunk. Chunks that have one more than others come first: at the end of the loop, threads wait for
-/// the short ones.
-fn chunk_of(extent: usize, chunks: usize, chunk: usize) -> Range<usize> {
-    let (each, longer) = (extent / chunks, extent % chunks);
-    let start = chunk * each + chunk.min(longer);
-    start..start + each + usize::from(chunk < longer)
-}
-
-/// Maximum number of jobs kept for reuse.
-const MAX_SPARE: usize = 16;
-/// Number of iterations for which a waiting thread spins before it sleeps.
-const SPINS: usize = 10_000;
-
-/// The runtime's own pool.
-pub struct WorkerPool {
-    shared: Arc<SharedQueue>,
-    workers: Vec<JoinHandle<()>>,
-}
-
-impl WorkerPool {
-    /// Makes a pool that runs loops on `num_threads` threads, including the calling thread. If the system refuses to
-    /// create a thread, the pool has fewer.
-    pub fn new(num_threads: usize) -> WorkerPool {
-        let shared = Arc::new(SharedQueue::default());
-        let spawn = |i| {
-            let shared = shared.clone();
-            thread::Builder::new().name(format!("tvm-worker-{i}")).spawn(move || worker(&shared)).ok()
-        };
-        let workers = (1..num_threads).map_while(spawn).collect();
-        WorkerPool { shared, workers }
-    }
-}
-
-impl ThreadPool for WorkerPool {
-    fn num_threads(&self) -> usize {
-        self.workers.len() + 1
-    }
-
-    fn parallel_for(&self, extent: usize, grain: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
-        let chunks = num_chunks(extent / grain.max(1), self.num_threads());
-        if chunks <= 1 || self.workers.is_empty() {
-            return body(0..extent);
-        }
-        // SAFETY: only the lifetime changes; see `Job::body`.
-        let body = unsafe {
-            std::mem::transmute::<
-                *const (dyn Fn(Range<usize>) + Sync + '_),
-                *const (dyn Fn(Range<usize>) + Sync),
-            >(body)
-        };
-        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let caller = thread::current();
-        let cpus = Cpus::of_caller(&self.shared.last_caller);
-        let new = Job { body, extent, chunks, next, done, caller, cpus, panic: Mutex::default() };
-        let (job, sleepers) = {
-            let mut queue = self.shared.lock();
-            let job = queue.job(new);
-            queue.jobs.push_back(job.clone());
-            self.shared.waiting.store(queue.jobs.len(), Ordering::Release);
-            (job, queue.sleepers)
-        };
-        for _ in 0..sleepers.min(chunks - 1) {
-            self.shared.wake.notify_one();
-        }
-        job.work();
-        {
-            let mut queue = self.shared.lock();
-            queue.jobs.retain(|other| !Arc::ptr_eq(other, &job));
-            self.shared.waiting.store(queue.jobs.len(), Ordering::Release);
-        }
-        let mut spins = 0;
-        while !job.is_done() {
-            spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { thread::park() }
-        }
-        let panic = job.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut queue = self.shared.lock();
-        if queue.spare.len() < MAX_SPARE {
-            queue.spare.push(job);
-        }
-        drop(queue);
-        if let Some(payload) = panic {
-            resume_unwind(payload);
-        }
-    }
-}
-
-fn worker(shared: &SharedQueue) {
-    loop {
-        let mut spins = 0;
-        while spins < SPINS
-            && shared.waiting.load(Ordering::Acquire) == 0
-            && !shared.stop.load(Ordering::Relaxed)
-        {
-            std::hint::spin_loop();
-            spins += 1;
-        }
-        let mut queue = shared.lock();
-        let mut job = queue.unclaimed(&shared.waiting);
-        // A loop of which nothing is left may end while this thread looks at it: the next one may follow soon.
-        if job.is_none() && spins == SPINS && !shared.stop.load(Ordering::Relaxed) {
-            queue.sleepers += 1;
-            queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
-            queue.sleepers -= 1;
-            job = queue.unclaimed(&shared.waiting);
-        }
-        drop(queue);
-        if shared.stop.load(Ordering::Relaxed) {
-            return;
-        }
-        match job {
-            Some(job) => {
-                job.cpus.join();
-                job.work();
-            }
-            None => shared.last_caller.leave(),
-        }
-    }
-}
-
-impl Drop for WorkerPool {
-    fn drop(&mut self) {
-        {
-            let _queue = self.shared.lock();
-            self.shared.stop.store(true, Ordering::Relaxed);
-        }
-        self.shared.wake.notify_all();
-        for worker in self.workers.drain(..) {
-            // A worker ends only by returning and cannot panic: loop bodies are guarded.
-            let _ = worker.join();
-        }
-    }
+/// Number `at` of the `count` ranges into which `0..extent` is split. Those that have one more than others come first: at the
+/// end of a loop, threads wait for the short ones.
+fn split(extent: usize, count: usize, at: usize) -> Range<usize> {
+    let (each, longer) = (extent / count, extent % count);
+    let start = at * each + at.min(longer);
+    start..start + each + usize::from(at < longer)
 }
 
 #[cfg(test)]

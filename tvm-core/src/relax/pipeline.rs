@@ -18,6 +18,7 @@ pub fn default_build() -> Pass {
             relax::eliminate_common_subexpr(),
             relax::fuse_attention(),
             relax::fold_batch_norm(),
+            relax::narrow_before_moves(),
             relax::dead_code_elimination(),
             relax::to_mixed_precision(),
             relax::specialize_batch(),

@@ -24,7 +24,9 @@ mod linux {
         /// Those of a loop that this thread starts.
         pub(in super::super) fn of_caller(last: &LastCaller) -> Cpus {
             let (cpus, cpu) = (Cpus::default(), sched_getcpu());
-            last.0.store(cpu, Ordering::Relaxed);
+            if last.0.load(Ordering::Relaxed) != cpu {
+                last.0.store(cpu, Ordering::Relaxed);
+            }
             cpus.mark(cpu);
             cpus
         }

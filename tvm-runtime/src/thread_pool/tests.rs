@@ -231,7 +231,7 @@ fn equal_iterations_are_shared_evenly() {
         let chunks = num_chunks(extent, threads);
         let mut busy_until = vec![0; threads];
         let mut next = 0;
-        for chunk in (0..chunks).map(|it| chunk_of(extent, chunks, it)) {
+        for chunk in (0..chunks).map(|it| split(extent, chunks, it)) {
             assert_eq!(chunk.start, next, "{extent} iterations, {threads} threads");
             next = chunk.end;
             // The thread that is free first takes the chunk.

@@ -1,5 +1,5 @@
 //! Expands elementary functions of f32 into arithmetic, for code generators that would call them, one lane after the other; and
-//! conversions of vectors of f32 to narrow integers.
+//! conversions of vectors of f32 to narrow integers, with the division by a scale before them.
 //!
 //! The results are the same on every target whose CPU has fused multiply-adds, in scalars and in vectors: they do not
 //! depend on the schedule or on the code generator. On other CPUs, products are rounded before they are added.
@@ -96,7 +96,15 @@ impl ExpandMath {
         }
         let is_whole = narrow::is_whole_within(&cast.value, range);
         let integer = if is_whole { narrow::integer_of_whole } else { narrow::integer };
-        Some(Steps::expand(&cast.value, self.cpu, |steps, x| integer(steps, x, range)).cast(to))
+        let value = self.without_division(&cast.value, range);
+        let value = value.as_ref().unwrap_or(&cast.value);
+        Some(Steps::expand(value, self.cpu, |steps, x| integer(steps, x, range)).cast(to))
+    }
+
+    /// A quotient that is rounded and limited to `range`, on CPUs where fused multiply-adds are instructions.
+    fn without_division(&self, value: &PrimExpr, range: (i128, i128)) -> Option<PrimExpr> {
+        let fuses = self.cpu.mul_add == Intrinsic::Fma && narrow::is_whole_within(value, range);
+        fuses.then(|| narrow::without_division(value, range, self.cpu)).flatten()
     }
 }
 
@@ -106,6 +114,7 @@ impl Mutator for ExpandMath {
             && let Some((value, range)) = narrow::there_and_back(cast)
         {
             let value = self.mutate_expr(value).unwrap_or_else(|| value.clone());
+            let value = self.without_division(&value, range).unwrap_or(value);
             return Some(Steps::expand(&value, self.cpu, |steps, x| narrow::whole(steps, x, range)));
         }
         let walked = self.walk_expr(expr);

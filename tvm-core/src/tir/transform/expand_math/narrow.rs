@@ -2,8 +2,8 @@
 
 use tvm_runtime::DataType;
 
-use super::steps::Steps;
-use crate::tir::{Binary, BinaryOp, Cast, Intrinsic, PrimCallee, PrimExpr};
+use super::steps::{Cpu, Steps};
+use crate::tir::{Binary, BinaryOp, Cast, Intrinsic, PrimCallee, PrimExpr, binary};
 
 /// `1.5 * 2^23`: the lowest bits of its sum with a small whole number are those of the number.
 const LOW_BITS: f32 = 12_582_912.0;
@@ -81,7 +81,123 @@ fn is_whole(value: &PrimExpr) -> bool {
 
 /// The value of a constant that is a whole number, in all lanes.
 fn whole_number(value: &PrimExpr) -> Option<f64> {
+    number(value).filter(|it| it.fract() == 0.0)
+}
+
+/// `value`, which is a quotient by a constant, rounded and limited to `range`, with two operations in place of the division. The
+/// result is the same whatever the dividend; `None` for other values, and where that is not so.
+///
+/// A division takes as long as ten products, which is more than half of the time of some quantised convolutions.
+pub(super) fn without_division(value: &PrimExpr, range: (i128, i128), cpu: Cpu) -> Option<PrimExpr> {
+    match value {
+        PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Min | BinaryOp::Max | BinaryOp::Add) => {
+            whole_number(&it.b)?;
+            let a = without_division(&it.a, range, cpu)?;
+            Some(binary(it.op, a, it.b.clone()))
+        }
+        PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::Round) => {
+            let [PrimExpr::Binary(quotient)] = &*call.args else { return None };
+            let by = Reciprocal::of(number(&quotient.b).filter(|_| quotient.op == BinaryOp::Div)? as f32);
+            let by = by.filter(|it| it.rounds_like_division(range))?;
+            let product = Steps::expand(&quotient.a, cpu, |steps, x| {
+                let rest = x.clone() * steps.number(by.rest);
+                steps.mul_add(x, &steps.number(by.most), rest)
+            });
+            Some(PrimExpr::call(Intrinsic::Round, [product], call.dtype))
+        }
+        _ => None,
+    }
+}
+
+/// The reciprocal of a positive number as the sum of two numbers, of which the first is not the larger one, so that infinities
+/// stay what they are.
+struct Reciprocal {
+    of: f32,
+    most: f32,
+    rest: f32,
+}
+
+impl Reciprocal {
+    /// `None` for numbers so large or small that parts of a product would be rounded to 0.
+    fn of(of: f32) -> Option<Reciprocal> {
+        let exact = 1.0 / f64::from(of);
+        let near = exact as f32;
+        let most = if f64::from(near) > exact { near.next_down() } else { near };
+        let rest = (exact - f64::from(most)) as f32;
+        let fits = (2f32.powi(-60)..=2f32.powi(60)).contains(&of);
+        // A power of two has no rest; the product of infinity and 0 would be NaN.
+        fits.then_some(Reciprocal { of, most, rest: if rest > 0.0 { rest } else { f32::MIN_POSITIVE } })
+    }
+
+    fn quotient(&self, x: f32) -> f32 {
+        x.mul_add(self.most, x * self.rest)
+    }
+
+    /// True if the product, rounded to a whole number within the width of `range`, is the rounded quotient for all numbers. Both are
+    /// within two units in the last place of the exact quotient, so it is enough to try the numbers next to those whose quotient lies
+    /// in the middle between two whole numbers.
+    fn rounds_like_division(&self, (low, high): (i128, i128)) -> bool {
+        let Ok(width @ 0..256) = i32::try_from(high - low) else { return false };
+        (0..=width).all(|whole| {
+            let mut x = (whole as f32 + 0.5) * self.of;
+            (0..4).for_each(|_| x = x.next_down());
+            (0..9).all(|_| {
+                let same = (x / self.of).round_ties_even() == self.quotient(x).round_ties_even();
+                x = x.next_up();
+                same
+            })
+        })
+    }
+}
+
+/// The value of a constant, in all lanes.
+fn number(value: &PrimExpr) -> Option<f64> {
     let value = if let PrimExpr::Broadcast(it) = value { &it.value } else { value };
-    let PrimExpr::FloatImm(value) = value else { return None };
-    (value.value.fract() == 0.0).then_some(value.value)
+    if let PrimExpr::FloatImm(value) = value { Some(value.value) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_round_like_quotients() {
+        let mut numbers = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = || {
+            numbers = numbers.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (numbers >> 40) as u32
+        };
+        let (mut good, mut tried) = (0, 0);
+        for _ in 0..300 {
+            // A scale from 2^-20 to 2^4.
+            let scale = f32::from_bits(((107 + next() % 24) << 23) | next() >> 1);
+            let by = Reciprocal::of(scale).unwrap();
+            assert!(by.most as f64 + by.rest as f64 > 0.0 && (by.most as f64) <= 1.0 / f64::from(scale));
+            if !by.rounds_like_division((-128, 127)) {
+                continue;
+            }
+            good += 1;
+            for _ in 0..2000 {
+                // Numbers near the ones where it matters, and others.
+                let whole = (next() % 511) as f32 - 255.0;
+                let near = (whole + 0.5) * scale;
+                let near = f32::from_bits((near.to_bits() as i64 + i64::from(next() % 17) - 8) as u32);
+                let any = f32::from_bits(next() << 8 | next() & 0xff);
+                for x in
+                    [near, any, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0, f32::MAX, f32::MIN]
+                {
+                    let [want, got] =
+                        [x / scale, by.quotient(x)].map(|it| it.round_ties_even().clamp(-256.0, 256.0));
+                    assert!(want == got || want.is_nan() && got.is_nan(), "{x} / {scale}: {got}, not {want}");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(good > 290, "{good} of 300 scales, {tried} quotients");
+        assert!(Reciprocal::of(0.25).unwrap().rounds_like_division((0, 255)));
+        for scale in [0.0, -0.5, 1e-30, 1e30, f32::NAN, f32::INFINITY] {
+            assert!(Reciprocal::of(scale).is_none(), "{scale}");
+        }
+        assert!(!Reciprocal::of(0.3).unwrap().rounds_like_division((-32768, 32767)));
+    }
 }

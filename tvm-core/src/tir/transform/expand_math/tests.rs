@@ -123,10 +123,10 @@ fn what_is_expanded() {
 }
 
 /// Vectors of f32 become narrow integers by the rule of `Cast`: towards 0, within the range, 0 for NaN.
-/// Results of `func` of `given` that have the type `dtype`, and the program, for the interpreter and for LLVM.
+/// Results of `func` of `given` that have the type `dtype`, and the program, for the interpreter and for LLVM on a CPU with fused multiply-adds.
 fn unexpanded_and_expanded(func: &PrimFunc, given: &[f32], dtype: DataType) -> [(Vec<f64>, String); 2] {
     let n = [given.len() as i64];
-    ["interpreter", "llvm"].map(|target| {
+    ["interpreter", "llvm -cpu=x86-64-v3"].map(|target| {
         let context = PassContext::default().target(target.parse::<Target>().unwrap());
         let module = expand_math().apply_in(IRModule::from_prim_func(func.clone()), &context).unwrap();
         let Some((_, BaseFunc::Prim(func))) = module.functions().next() else {
@@ -225,4 +225,42 @@ fn integers_in_between() {
         assert_eq!(got, want, "{dtype} with the zero point {zero}");
         assert_eq!(!text.contains("trunc"), fits, "{text}");
     }
+}
+
+/// Quotients that become integers of 8 bits are products of the same result.
+#[test]
+fn divisions_before_roundings() {
+    let mut rng = tvm_testing::Rng::new(3);
+    let mut products = 0;
+    for (dtype, zero, [low, high], fits) in [
+        (DataType::U8, 0.0, [0.0, 255.0], true),
+        (DataType::U8, 131.0, [0.0, 255.0], true),
+        (DataType::I8, -5.0, [-128.0, 127.0], true),
+        (DataType::I16, 0.0, [-300.0, 300.0], false),
+    ] {
+        for scale in [0.25f32, 0.018063193, 1.0 / 3.0, 7.7e-5, 123.4, -0.5, 1e-35] {
+            let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e-40];
+            let near = (0..40).map(|_| {
+                let bits = ((rng.range(-300, 300) as f32 + 0.5) * scale).to_bits();
+                f32::from_bits((i64::from(bits) + rng.range(-3, 3)).max(0) as u32)
+            });
+            let given: Vec<f32> = near.chain(special).collect();
+            let n = given.len() as u16;
+            let number = |value: f64| PrimExpr::float(value, F32).broadcast(n);
+            let [x, y] = [("x", F32), ("y", dtype)]
+                .map(|(name, dtype)| Buffer::new(name, [PrimExpr::from(i64::from(n))], dtype));
+            let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
+            let quotient = x.load([lanes.clone()]) / number(f64::from(scale));
+            let rounded = quotient.unary(Intrinsic::Round) + number(zero);
+            let limited = rounded.max(number(low)).min(number(high));
+            let store = Stmt::store(&y, [lanes], limited.cast(dtype));
+            let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], store);
+            let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &given, dtype);
+            assert_eq!(got, want, "{dtype} with the scale {scale} and the zero point {zero}");
+            let divides = text.contains(" / ");
+            assert!(divides || fits && scale > 1e-30, "{text}");
+            products += usize::from(!divides);
+        }
+    }
+    assert_eq!(products, 15);
 }
