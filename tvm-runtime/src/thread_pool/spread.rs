@@ -117,6 +117,7 @@ mod linux {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod others {
     /// Nothing is known of CPUs here.
+    #[derive(Default)]
     pub(in super::super) struct Cpus;
 
     impl Cpus {

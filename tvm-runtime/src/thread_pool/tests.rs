@@ -186,7 +186,8 @@ fn a_panic_without_the_guard_reaches_the_caller_after_the_loop() {
 fn many_callers_share_a_pool() {
     let pool = WorkerPool::new(3);
     thread::scope(|scope| {
-        for _ in 0..8 {
+        // More than have help at a time.
+        for _ in 0..if cfg!(miri) { 4 } else { 24 } {
             scope.spawn(|| (0..if cfg!(miri) { 5 } else { 300 }).for_each(|i| covers(&pool, i % 50)));
         }
     });
