@@ -58,7 +58,8 @@ mod tests {
     #[test]
     fn each_chunk_is_claimed_once_and_those_of_the_own_part_first() {
         let mut parts = Parts::default();
-        for (chunks, threads) in [(1, 1), (1, 8), (5, 2), (8, 2), (7, 3), (12, 3), (256, 64), (40, 16)] {
+        let cases = [(1, 1), (1, 8), (5, 2), (8, 2), (7, 3), (12, 3), (40, 16), (256, 64)];
+        for &(chunks, threads) in &cases[..if cfg!(miri) { 6 } else { cases.len() }] {
             for thread in 0..threads {
                 parts.reset(chunks, threads);
                 let own = parts.chunks_of(thread % parts.parts);
