@@ -9,7 +9,7 @@ use tvm::runtime::{PackedFunc, Value};
 use tvm_testing::fake_gpu;
 
 use super::child::{log, on_gpu, on_gpu_with};
-use super::models::{floats, tensor};
+use super::models::{floats, numbers, tensor, there};
 
 /// Writes to memory that was freed end the process.
 const WATCH: &str = "watch=1";
@@ -50,17 +50,6 @@ fn vm(module: &IRModule, target: &Target) -> Arc<Vm> {
 
 fn gpu(module: Result<IRModule, tvm::ir::IrError>) -> Arc<Vm> {
     vm(&module.unwrap(), &Target::cuda())
-}
-
-/// Numbers that differ with `seed`.
-fn numbers(shape: &[i64], seed: i64) -> Value {
-    let len = shape.iter().product::<i64>();
-    let data: Vec<f32> = (0..len).map(|i| ((i * 7 + seed * 13) % 29) as f32 / 8.0 - 1.5).collect();
-    tensor(&data, shape)
-}
-
-fn there(value: &Value) -> Value {
-    value.as_tensor().unwrap().to_device(Device::cuda(0)).unwrap().into()
 }
 
 /// The elements of all tensors of a result.

@@ -37,6 +37,18 @@ pub(crate) fn tensor(data: &[f32], shape: &[i64]) -> Value {
     Tensor::from_slice(data, shape).unwrap().into()
 }
 
+/// Numbers that differ with `seed`.
+pub(crate) fn numbers(shape: &[i64], seed: i64) -> Value {
+    let len = shape.iter().product::<i64>();
+    let data: Vec<f32> = (0..len).map(|i| ((i * 7 + seed * 13) % 29) as f32 / 8.0 - 1.5).collect();
+    tensor(&data, shape)
+}
+
+/// The tensor on the GPU.
+pub(crate) fn there(value: &Value) -> Value {
+    value.as_tensor().unwrap().to_device(Device::cuda(0)).unwrap().into()
+}
+
 pub(crate) fn floats(value: &Value) -> Vec<f32> {
     value.as_tensor().unwrap().to_device(Device::cpu()).unwrap().to_vec().unwrap()
 }

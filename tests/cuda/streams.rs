@@ -12,7 +12,7 @@ use tvm::{In, Out};
 use tvm_testing::fake_gpu;
 
 use super::child::{log, on_gpu};
-use super::models::{floats, tensor};
+use super::models::{floats, numbers, tensor, there};
 
 /// Two kernels with memory between them, and weights.
 #[relax::func(name = "main")]
@@ -53,17 +53,6 @@ type Halve = CompiledFn<(In<f32, 2>, Out<f32, 2>)>;
 
 fn gpu(module: Result<IRModule, tvm::ir::IrError>) -> Arc<Vm> {
     Arc::new(compile_module(&module.unwrap(), &Target::cuda()).unwrap())
-}
-
-/// Numbers that differ with `seed`.
-fn numbers(shape: &[i64], seed: i64) -> Value {
-    let len = shape.iter().product::<i64>();
-    let data: Vec<f32> = (0..len).map(|i| ((i * 7 + seed * 13) % 29) as f32 / 8.0 - 1.5).collect();
-    tensor(&data, shape)
-}
-
-fn there(value: &Value) -> Value {
-    value.as_tensor().unwrap().to_device(Device::cuda(0)).unwrap().into()
 }
 
 /// What a call gives while nothing else is done.

@@ -51,6 +51,11 @@ mod own {
     pub struct Own;
 }
 
+/// A value alone in its cache line, or in two, which some processors load together.
+#[derive(Default)]
+#[repr(align(128))]
+struct OwnLine<T>(T);
+
 static GLOBAL: RwLock<Option<Arc<dyn ThreadPool>>> = RwLock::new(None);
 /// `num_threads` of the global pool; 0 while it is unknown.
 static NUM_THREADS: AtomicUsize = AtomicUsize::new(0);

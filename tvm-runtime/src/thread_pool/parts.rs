@@ -7,22 +7,18 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::split;
+use super::{OwnLine, split};
 
 /// Number of parts at most; further threads share them.
 const MAX_PARTS: usize = 16;
-
-/// A count of chunks, alone in its cache line: only threads that help with the part touch it, beside its own thread.
-#[derive(Default)]
-#[repr(align(64))]
-struct Claimed(AtomicUsize);
 
 /// The chunks of a loop in equal parts, and how many of each part are claimed.
 #[derive(Default)]
 pub(super) struct Parts {
     chunks: usize,
     parts: usize,
-    claimed: [Claimed; MAX_PARTS],
+    /// Each is touched by the thread of the part, and by those that help with it.
+    claimed: [OwnLine<AtomicUsize>; MAX_PARTS],
 }
 
 impl Parts {

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle, Thread};
 
 use super::parts::Parts;
 use super::spread::{Cpus, LastCaller};
-use super::{ThreadPool, num_chunks, own, split};
+use super::{OwnLine, ThreadPool, num_chunks, own, split};
 
 /// Number of iterations for which a waiting thread spins before it sleeps.
 const SPINS: usize = 10_000;
@@ -25,11 +25,6 @@ const SLOTS: usize = 16;
 
 /// Tells workers to end, beside the bits of the slots.
 const STOP: usize = 1 << SLOTS;
-
-/// A value alone in its cache line, or in two, which some processors load together.
-#[derive(Default)]
-#[repr(align(128))]
-struct OwnLine<T>(T);
 
 /// One parallel loop.
 #[derive(Default)]
@@ -60,14 +55,12 @@ struct End {
 impl Loop {
     /// Claims and runs chunks until none is left; `thread` is the number of this thread, 0 for the caller. Returns how many.
     fn work(&self, thread: usize) -> usize {
+        let Some(body) = self.body else { return 0 };
         let mut done = 0;
         while let Some(chunk) = self.parts.claim(thread) {
-            let run = || {
-                // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
-                let body = self.body.map(|body| unsafe { &*body });
-                body.into_iter().for_each(|body| body(split(self.extent, self.chunks, chunk)));
-            };
-            let res = catch_unwind(AssertUnwindSafe(run));
+            // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
+            let body = unsafe { &*body };
+            let res = catch_unwind(AssertUnwindSafe(|| body(split(self.extent, self.chunks, chunk))));
             if let Err(payload) = res {
                 self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             }
@@ -77,8 +70,8 @@ impl Loop {
         if done > 0 {
             // Either this thread sees that the caller sleeps, or the caller sees that all is done.
             let last = all.fetch_add(done, Ordering::SeqCst) + done == self.chunks;
-            if last && parked.load(Ordering::SeqCst) {
-                self.caller.iter().for_each(Thread::unpark);
+            if let Some(caller) = self.caller.as_ref().filter(|_| last && parked.load(Ordering::SeqCst)) {
+                caller.unpark();
             }
         }
         done

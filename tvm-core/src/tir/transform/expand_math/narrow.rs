@@ -87,7 +87,7 @@ fn whole_number(value: &PrimExpr) -> Option<f64> {
 /// `value`, which is a quotient by a constant, rounded and limited to `range`, with two operations in place of the division. The
 /// result is the same whatever the dividend; `None` for other values, and where that is not so.
 ///
-/// A division takes as long as ten products, which is more than half of the time of some quantised convolutions.
+/// A vector of quotients takes several times as long as one of products.
 pub(super) fn without_division(value: &PrimExpr, range: (i128, i128), cpu: Cpu) -> Option<PrimExpr> {
     match value {
         PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Min | BinaryOp::Max | BinaryOp::Add) => {
@@ -109,8 +109,8 @@ pub(super) fn without_division(value: &PrimExpr, range: (i128, i128), cpu: Cpu) 
     }
 }
 
-/// The reciprocal of a positive number as the sum of two numbers, of which the first is not the larger one, so that infinities
-/// stay what they are.
+/// The reciprocal of a positive number as the sum of two numbers, of which the first is at most the reciprocal: so the second is
+/// positive, and infinite dividends have infinite quotients.
 struct Reciprocal {
     of: f32,
     most: f32,
