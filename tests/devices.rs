@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tvm::codegen::{Compiled, compile_module};
+use tvm::pass::PassContext;
 use tvm::prelude::*;
 use tvm::runtime::{Device, Value};
 
@@ -88,6 +89,30 @@ fn placed_operators_share_copies() {
             assert_eq!(got.device(), if i == 2 { Device::virtual_cpu(1) } else { Device::cpu() });
             assert_eq!(&got.to_device(Device::cpu()).unwrap(), want.as_tensor().unwrap());
         }
+    }
+}
+
+/// What comes from no tensor goes elsewhere in one place, and is a result in another.
+#[relax::func(name = "main")]
+fn made_and_moved(x: Tensor<f32, n>) -> (Tensor<f32, n>, (Tensor<f32, 3>, Tensor<f32, n>)) {
+    let made = arange(0, prim(n), 1, dtype = f32);
+    let there = to_vdevice(made, device = "cpu:1");
+    let held = constant::<f32, 3>([1.0, 2.0, 3.0]);
+    let moved = to_vdevice(held, device = "cpu:1");
+    let back = to_vdevice(there + max(moved, axis = [0]), device = "cpu");
+    (made.negative(), (clip(held, -1, 1), x + back))
+}
+
+#[test]
+fn results_of_no_tensor_are_on_the_default_device() {
+    for level in [0, 3] {
+        let compile = || compile_module(&made_and_moved::module().unwrap(), &Target::host()).unwrap();
+        let vm = PassContext::new().opt_level(level).scope(compile);
+        let result = vm.invoke("main", &[tensor(&[10.0, 20.0], &[2])]).unwrap();
+        let [first, rest] = result.as_adt().unwrap().fields() else { panic!("a pair") };
+        let all = std::iter::once(first).chain(rest.as_adt().unwrap().fields());
+        let all: Vec<Vec<f32>> = all.map(|it| it.as_tensor().unwrap().to_vec().unwrap()).collect();
+        assert_eq!(all, [vec![0.0, -1.0], vec![1.0, 1.0, 1.0], vec![13.0, 24.0]], "at level {level}");
     }
 }
 

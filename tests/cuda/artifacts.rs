@@ -72,7 +72,8 @@ pub(crate) fn in_two_processes(name: &str, options: &[&str], save: impl FnOnce(&
                 let [phase, file] = phase("load");
                 run(name, &[phase, file, (fake_gpu::OPTIONS, options)], true, || ());
             }
-            std::fs::remove_file(&path).unwrap();
+            // None was written if tests run on the GPU of the machine.
+            let _ = std::fs::remove_file(&path);
         }
     }
 }

@@ -8,7 +8,7 @@ use tvm::runtime::vm::{CapturedCall, Vm, VmConfig};
 use tvm::runtime::{PackedFunc, Value};
 use tvm_testing::fake_gpu;
 
-use super::child::{log, on_gpu, on_gpu_with};
+use super::child::{log, on_any_gpu, on_gpu, on_gpu_with};
 use super::models::{floats, numbers, tensor, there};
 
 /// Writes to memory that was freed end the process.
@@ -141,7 +141,7 @@ fn narrow_and_wide(
 /// The memory of the first product is given back to allocate that of the third; the recorded kernels still use it.
 #[test]
 fn memory_that_is_given_back_stays() {
-    on_gpu("captured::memory_that_is_given_back_stays", WATCH, || {
+    on_any_gpu("captured::memory_that_is_given_back_stays", WATCH, || {
         let compiled = Compiled::new(narrow_and_wide::module().unwrap(), &Target::cuda()).unwrap();
         let config = VmConfig { max_bytes: 9000, ..VmConfig::default() };
         let vm = Arc::new(compiled.into_vm(config).unwrap());
@@ -173,7 +173,7 @@ fn repeated_runs_allocate_nothing() {
 
 #[test]
 fn results_are_arguments_of_the_next_run() {
-    on_gpu("captured::results_are_arguments_of_the_next_run", WATCH, || {
+    on_any_gpu("captured::results_are_arguments_of_the_next_run", WATCH, || {
         let vm = gpu(mlp::module());
         let (mut x, mut own) = (numbers(&[4, 3], 0), numbers(&[4, 3], 0));
         let mut call = capture(&vm, std::slice::from_ref(&x));
@@ -188,7 +188,7 @@ fn results_are_arguments_of_the_next_run() {
 
 #[test]
 fn a_model_is_captured_in_two_lines() {
-    on_gpu("captured::a_model_is_captured_in_two_lines", WATCH, || {
+    on_any_gpu("captured::a_model_is_captured_in_two_lines", WATCH, || {
         for target in [Target::cuda(), Target::host()] {
             let model = Model::onnx("examples/data/digits_cnn/model.onnx").unwrap().target(target);
             let model = model.compile().unwrap();
@@ -237,7 +237,7 @@ fn arguments_differ_in_elements_alone() {
 
 #[test]
 fn indices_are_checked_each_time() {
-    on_gpu("captured::indices_are_checked_each_time", WATCH, || {
+    on_any_gpu("captured::indices_are_checked_each_time", WATCH, || {
         let vm = gpu(lookup::module());
         let x = numbers(&[3, 2], 1);
         let at = |indices: [i64; 2]| Value::from(Tensor::from_slice(&indices, &[2]).unwrap());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
+use tvm::Device;
 use tvm::codegen::cuda::set_image_compiler;
 use tvm_testing::fake_gpu;
 
@@ -11,6 +12,9 @@ use super::emulated::Emulated;
 
 /// Environment variable of the child: the name of the test that it runs.
 const ROLE: &str = "TVM_TEST_ON_FAKE_GPU";
+
+/// Environment variable: tests run on the GPU of the machine, as far as they do not ask the fake driver.
+const MACHINE: &str = "TVM_TEST_MACHINE_GPU";
 
 /// A folder of the test `name`, which is removed when the test ends well.
 fn folder(name: &str) -> PathBuf {
@@ -40,6 +44,16 @@ pub(crate) fn on_gpu_with(name: &str, variables: &[(&str, &str)], body: impl FnO
     run(name, variables, true, body);
 }
 
+/// As [`on_gpu`], for a test that does not ask what the driver did: under `TVM_TEST_MACHINE_GPU`, it runs on the GPU of the machine.
+pub(crate) fn on_any_gpu(name: &str, options: &str, body: impl FnOnce()) {
+    if std::env::var(MACHINE).is_ok() {
+        let gpu = Device::cuda(0);
+        assert!(gpu.exists(), "{MACHINE} is set: {:?}", gpu.properties());
+        return body();
+    }
+    on_gpu(name, options, body);
+}
+
 /// Runs `body` for the test `name` on a machine without a driver.
 pub(crate) fn without_gpu(name: &str, body: impl FnOnce()) {
     run(name, &[], false, body);
@@ -47,6 +61,9 @@ pub(crate) fn without_gpu(name: &str, body: impl FnOnce()) {
 
 /// Runs `body` for the test `name` with these variables in the environment, with the driver or on a machine without one.
 pub(crate) fn run(name: &str, variables: &[(&str, &str)], with_driver: bool, body: impl FnOnce()) {
+    if std::env::var(MACHINE).is_ok() {
+        return println!("SKIPPED: {name} is about the fake driver ({MACHINE} is set)");
+    }
     if std::env::var(ROLE).is_ok_and(|it| it == name) {
         set_image_compiler(Some(Arc::new(Emulated)));
         return body();

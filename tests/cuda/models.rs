@@ -5,7 +5,7 @@ use tvm::prelude::*;
 use tvm::runtime::vm::VmConfig;
 use tvm::runtime::{Backend, PackedFunc, Value};
 
-use super::child::{log, on_gpu};
+use super::child::{log, on_any_gpu, on_gpu};
 
 #[relax::func(name = "main")]
 fn dense(x: Tensor<f32, n, 3>) -> Tensor<f32, n, 2> {
@@ -148,7 +148,7 @@ fn a_workspace_reuses_memory() {
 
 #[test]
 fn functions_of_the_host_get_copies() {
-    on_gpu("models::functions_of_the_host_get_copies", "", || {
+    on_any_gpu("models::functions_of_the_host_get_copies", "", || {
         let negate = PackedFunc::dps(|inputs, outputs| {
             let x = inputs[0].try_tensor("x")?.as_slice::<f32>()?;
             outputs[0].as_mut_slice::<f32>()?.iter_mut().zip(x).for_each(|(y, x)| *y = -x);
@@ -174,7 +174,7 @@ fn functions_of_the_host_get_copies() {
 
 #[test]
 fn conditions_and_indices_are_read_from_the_device() {
-    on_gpu("models::conditions_and_indices_are_read_from_the_device", "", || {
+    on_any_gpu("models::conditions_and_indices_are_read_from_the_device", "", || {
         let vm = compile_module(&pick::module().unwrap(), &Target::cuda()).unwrap();
         let x = tensor(&[1., 2., 3., 4.], &[2, 2]);
         let run = |index: i64, turn: bool| {
@@ -190,7 +190,7 @@ fn conditions_and_indices_are_read_from_the_device() {
 
 #[test]
 fn tensors_in_tuples_are_copied() {
-    on_gpu("models::tensors_in_tuples_are_copied", "", || {
+    on_any_gpu("models::tensors_in_tuples_are_copied", "", || {
         let vm = compile_module(&in_tuples::module().unwrap(), &Target::cuda()).unwrap();
         let pair = [tensor(&[1., 2.], &[2]), tensor(&[3., 4.], &[2])];
         let result = vm.invoke("main", &[Value::tuple(pair)]).unwrap();
@@ -215,7 +215,7 @@ fn in_place(x: Tensor<f32, n>) -> (Tensor<f32, n>, Tensor<f32, n>) {
 
 #[test]
 fn calls_in_place_leave_arguments_alone() {
-    on_gpu("models::calls_in_place_leave_arguments_alone", "", || {
+    on_any_gpu("models::calls_in_place_leave_arguments_alone", "", || {
         let vm = compile_module(&in_place::module().unwrap(), &Target::cuda()).unwrap();
         let x = tensor(&[1., 2.], &[2]);
         let there = Value::from(x.as_tensor().unwrap().to_device(Device::cuda(0)).unwrap());
@@ -230,7 +230,7 @@ fn calls_in_place_leave_arguments_alone() {
 
 #[test]
 fn many_threads_call_one_model() {
-    on_gpu("models::many_threads_call_one_model", "", || {
+    on_any_gpu("models::many_threads_call_one_model", "", || {
         let vm = compile_module(&chain::module().unwrap(), &Target::cuda()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -281,7 +281,7 @@ fn a_fault_names_the_kernels() {
 
 #[test]
 fn an_onnx_model_runs_on_the_device() {
-    on_gpu("models::an_onnx_model_runs_on_the_device", "", || {
+    on_any_gpu("models::an_onnx_model_runs_on_the_device", "", || {
         let file = "examples/data/digits_cnn/model.onnx";
         let there = Model::onnx(file).unwrap().target(Target::cuda()).compile().unwrap();
         let here = Model::onnx(file).unwrap().compile().unwrap();

@@ -10,7 +10,7 @@ use tvm::runtime::vm::{Executable, ObjectKind, Profile, VmConfig};
 use tvm::runtime::{Backend, RuntimeError};
 
 use super::artifacts::{in_two_processes, linked};
-use super::child::{log, on_gpu};
+use super::child::{log, on_any_gpu, on_gpu};
 use super::models::{assert_close, floats, tensor};
 
 #[relax::func(name = "main")]
@@ -84,7 +84,7 @@ fn a_part_runs_on_the_host() {
 /// `doubled * 0.25` has no place: it is on the GPU, between operators on the host.
 #[test]
 fn operators_say_where_they_compute() {
-    on_gpu("places::operators_say_where_they_compute", "", || {
+    on_any_gpu("places::operators_say_where_they_compute", "", || {
         let vm = compile_module(&placed::module().unwrap(), &Target::cuda()).unwrap();
         let names: Vec<&str> = vm.executable().kernels.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(
@@ -145,7 +145,7 @@ fn a_profile_says_where_kernels_ran() {
 
 #[test]
 fn a_call_with_kernels_on_the_host_is_not_captured() {
-    on_gpu("places::a_call_with_kernels_on_the_host_is_not_captured", "", || {
+    on_any_gpu("places::a_call_with_kernels_on_the_host_is_not_captured", "", || {
         let vm = Arc::new(compile_module(&there_and_back::module().unwrap(), &Target::cuda()).unwrap());
         let x = tensor(&[1.0; 6], &[2, 3]);
         let err = vm.capture("main", std::slice::from_ref(&x)).unwrap_err();
@@ -158,7 +158,7 @@ fn a_call_with_kernels_on_the_host_is_not_captured() {
 
 #[test]
 fn passes_of_the_user_see_the_programs_of_both_places() {
-    on_gpu("places::passes_of_the_user_see_the_programs_of_both_places", "", || {
+    on_any_gpu("places::passes_of_the_user_see_the_programs_of_both_places", "", || {
         let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
         let names = seen.clone();
         let note = prim_func_pass("test.NotePrograms", move |func, _, context| {

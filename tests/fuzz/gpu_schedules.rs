@@ -91,7 +91,7 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
         return ("add_unit_loop of the block".into(), s.add_unit_loop(block).map(drop));
     };
     let any = *rng.pick(&loops);
-    match rng.below(34) {
+    match rng.below(38) {
         0..=3 => {
             let (at, factor) = (if rng.one_in(2) { last } else { any }, *rng.pick(&FACTORS));
             (format!("split by {factor}"), s.split(at, [None, Some(factor)]).map(drop))
@@ -116,6 +116,13 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
         21..=23 => {
             let scope = *rng.pick(&[Scope::Local, Scope::Shared, Scope::Shared, Scope::SharedDyn]);
             (format!("cache_read in {}", scope.name()), s.cache_read(block, rng.below(3), scope).map(drop))
+        }
+        33 | 34 if !others.is_empty() => {
+            let (at, scope) = (*rng.pick(&others), *rng.pick(&[Scope::Local, Scope::Shared, Scope::SharedDyn]));
+            (format!("read_at in {}", scope.name()), s.read_at(at, block, rng.below(3), scope).map(drop))
+        }
+        35 if !others.is_empty() => {
+            ("write_at in local".into(), s.write_at(*rng.pick(&others), block, 0, Scope::Local).map(drop))
         }
         24..=26 if !others.is_empty() => ("compute_at".into(), s.compute_at(block, *rng.pick(&others))),
         27 if !others.is_empty() => {

@@ -3,7 +3,7 @@
 //! A parameter is where its type says (`vdevice`), or else on the default device, which is that of the target. `to_vdevice`
 //! moves a tensor. Everything else computes where its arguments are, and they must be in one place. Constants are anywhere:
 //! they are copied to where they are needed. What takes no tensor computes where its result is used, or moved to; otherwise on
-//! the default device. Functions in destination-passing style run on the host, and their results are then copied to the default
+//! the default device, as do results of the function. Functions in destination-passing style run on the host, and their results are then copied to the default
 //! device.
 //!
 //! TVM counterpart: `RealizeVDevice`, Relay's `PlanDevices`.
@@ -61,7 +61,18 @@ impl Places {
         for param in func.params.iter() {
             self.places.insert(param.id(), self.declared(param.ty()));
         }
-        self.body(&func.body, module).map(drop)
+        let result = self.body(&func.body, module)?;
+        self.settle(result);
+        Ok(())
+    }
+
+    /// What is open in `place` is on the default device.
+    fn settle(&mut self, place: Place) {
+        match self.known(place) {
+            Place::Tuple(fields) => fields.into_iter().for_each(|field| self.settle(field)),
+            Place::Open(number) => self.open[number] = Some(Place::On(self.default)),
+            Place::On(_) | Place::Any => {}
+        }
     }
 
     /// The device of the tensor, or of all tensors of the tuple, in `var`; `None` for the default device.
@@ -129,8 +140,8 @@ impl Places {
     fn on_default(&mut self, holder: &str, place: Place) -> Result<(), IrError> {
         match self.known(place) {
             Place::Tuple(fields) => fields.into_iter().try_for_each(|field| self.on_default(holder, field)),
-            Place::Open(number) => {
-                self.open[number] = Some(Place::On(self.default));
+            place @ Place::Open(_) => {
+                self.settle(place);
                 Ok(())
             }
             Place::On(device) if device != self.default => {

@@ -28,6 +28,7 @@ mod sampling;
 mod small;
 mod symbolic;
 mod tensorize;
+mod tiles;
 
 /// Checks that the program of `sch` is well-formed, and that its trace makes it of `program` again.
 fn replayed(program: &PrimFunc, sch: &Schedule) {

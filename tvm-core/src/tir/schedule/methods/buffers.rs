@@ -2,7 +2,7 @@
 
 use super::super::handle::Handle;
 use super::super::instruction::InstructionKind;
-use super::super::{BlockRV, BufferArg, Result, SRef, Schedule};
+use super::super::{BlockRV, BufferArg, LoopRV, Result, SRef, Schedule};
 use crate::tir::Scope;
 
 impl Schedule {
@@ -32,6 +32,57 @@ impl Schedule {
         scope: Scope,
     ) -> Result<BlockRV> {
         self.one_block(InstructionKind::CacheWrite { buffer: buffer.into(), scope }, &[block.handle()])
+    }
+
+    /// Makes `block` read a copy of `buffer` in `scope` of which each iteration of `target` fills what it needs: a tile.
+    /// This is [`cache_read`](Self::cache_read) and [`compute_at`](Self::compute_at), or neither; traces have both.
+    /// `buffer` is a name, or a position among the buffers that the block reads. Returns the copying block.
+    ///
+    /// TVM counterpart: `read_at`.
+    ///
+    /// # Errors
+    /// Those of both primitives: when the buffer is written among or after its readers, or read outside of `target`.
+    pub fn read_at(
+        &mut self,
+        target: LoopRV,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        scope: Scope,
+    ) -> Result<BlockRV> {
+        self.all_or_nothing(|s| {
+            let copy = s.cache_read(block, buffer, scope)?;
+            s.compute_at(copy, target).map(|()| copy)
+        })
+    }
+
+    /// Makes `block` write `buffer` through a copy in `scope` which each iteration of `target` copies back: a tile.
+    /// This is [`cache_write`](Self::cache_write) and [`reverse_compute_at`](Self::reverse_compute_at), or neither; traces
+    /// have both. `buffer` is a name, or a position among the buffers that the block writes. Returns the block that copies
+    /// back.
+    ///
+    /// TVM counterpart: `write_at`.
+    ///
+    /// # Errors
+    /// Those of both primitives: when other blocks write the buffer too, or an iteration of `target` leaves values unfinished.
+    pub fn write_at(
+        &mut self,
+        target: LoopRV,
+        block: BlockRV,
+        buffer: impl Into<BufferArg>,
+        scope: Scope,
+    ) -> Result<BlockRV> {
+        self.all_or_nothing(|s| {
+            let copy = s.cache_write(block, buffer, scope)?;
+            s.reverse_compute_at(copy, target).map(|()| copy)
+        })
+    }
+
+    /// Several primitives as one: if one of them is refused, the schedule stays as it is.
+    fn all_or_nothing<T>(&mut self, steps: impl FnOnce(&mut Schedule) -> Result<T>) -> Result<T> {
+        let mut fork = self.clone();
+        let done = steps(&mut fork)?;
+        *self = fork;
+        Ok(done)
     }
 
     /// Computes expressions that occur at least `uses` times in the indices of the loads of `block` before its loops, into
