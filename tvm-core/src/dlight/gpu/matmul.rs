@@ -3,8 +3,8 @@
 //!
 //! A block of 16 × 16 threads computes up to 128 × 128 results, 8 × 8 of them in each thread. For each 16 terms, the threads copy
 //! 128 × 16 elements of both operands to shared memory (16 KiB in `f32`); each of these is then read by 16 threads. Per term, a
-//! thread reads 16 elements and adds 64 products. The elements of the next 16 terms are copied, to other places, while the threads
-//! compute ([`SOFTWARE_PIPELINE`]). 256 threads of 128 registers leave room for two blocks on a multiprocessor of every
+//! thread reads 16 elements and adds 64 products. If operands are matrices in memory, the elements of the next 16 terms are copied, to
+//! other places, while the threads compute ([`SOFTWARE_PIPELINE`]). 256 threads of 128 registers leave room for two blocks on a multiprocessor of every
 //! architecture. Smaller products have smaller tiles, by an estimate of the time ([`Tile::time`]).
 //!
 //! In shared memory, neighbours along the side of a tile are neighbours, so that a thread reads four of them at once. An operand
@@ -218,7 +218,9 @@ pub(super) fn tile(
     own_tile(s, [it, jt], &[ki, iv, ii, jv, ji])?;
     results.inline_operands(s)?;
     let element = product.operands.into_iter().map(|at| info.loads[at].buffer.dtype.bytes() as i64).max();
-    if limits.async_copies && tile.bytes(element.unwrap_or(8)) * 2 <= limits.static_shared_bytes {
+    // Copies that gather elements one by one, for the next step as well, take more time than the threads waited.
+    let room = tile.bytes(element.unwrap_or(8)) * 2 <= limits.static_shared_bytes;
+    if plain && limits.async_copies && room {
         s.annotate(ko, SOFTWARE_PIPELINE, true)?;
     }
     let epilogue = if fused { ", with the block that reads it" } else { "" };
