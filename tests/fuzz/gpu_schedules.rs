@@ -118,7 +118,8 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
             (format!("cache_read in {}", scope.name()), s.cache_read(block, rng.below(3), scope).map(drop))
         }
         33 | 34 if !others.is_empty() => {
-            let (at, scope) = (*rng.pick(&others), *rng.pick(&[Scope::Local, Scope::Shared, Scope::SharedDyn]));
+            let (at, scope) =
+                (*rng.pick(&others), *rng.pick(&[Scope::Local, Scope::Shared, Scope::SharedDyn]));
             (format!("read_at in {}", scope.name()), s.read_at(at, block, rng.below(3), scope).map(drop))
         }
         35 if !others.is_empty() => {

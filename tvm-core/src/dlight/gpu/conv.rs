@@ -23,7 +23,7 @@
 //! TVM counterpart: `dlight.gpu.Matmul`, whose `normalize_to_matmul` has the same form; im2col of the strategies for `conv2d`.
 
 use super::GpuRule;
-use super::matmul::{Product, tile};
+use super::matmul::{Operands, Product, tile};
 use super::parts::Parts;
 use super::results::{is_unit, leaf, map_of, only_reader, read_along};
 use crate::dlight::analysis::{BlockInfo, indexed_by};
@@ -64,9 +64,10 @@ pub(super) fn product(
 ) -> Result<Option<String>, ScheduleError> {
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(realize) = info.realize(s) else { return Ok(None) };
-    let Some(map) = Sides::of(&info, &realize.block).and_then(|it| it.map(&realize.block)) else {
-        return Ok(None);
-    };
+    let Some(sides) = Sides::of(&info, &realize.block) else { return Ok(None) };
+    let Some(map) = sides.map(&realize.block) else { return Ok(None) };
+    let windows = info.loads.iter().flat_map(|load| load.indices.iter()).any(|it| sides.is_in_window(it));
+    let kind = if windows { Operands::Windows } else { Operands::Tensors };
     let block = s.block(name)?;
     s.transform_block_layout(block, map)?;
     // What the block writes comes first, then what it reads.
@@ -76,7 +77,7 @@ pub(super) fn product(
     read_matrix(s, name, result)?;
     let Some(info) = BlockInfo::of(s, name) else { return Ok(None) };
     let Some(product) = Product::of(&info, limits, true) else { return Ok(None) };
-    let Some(text) = tile(s, &info, &product, limits, false)? else { return Ok(None) };
+    let Some(text) = tile(s, &info, &product, limits, kind)? else { return Ok(None) };
     for operand in operands {
         s.compute_inline(operand)?;
     }
@@ -124,6 +125,12 @@ impl Sides {
         }
         terms.sort_by_key(is_unit);
         Some(Sides { batch, rows, terms, columns })
+    }
+
+    /// True for the index of an operand that depends on the place in the result and on the place in its window.
+    fn is_in_window(&self, index: &PrimExpr) -> bool {
+        let occurs = |axes: &[IterVar]| axes.iter().any(|axis| !is_unit(axis) && uses_var(index, &axis.var));
+        occurs(&self.terms) && (occurs(&self.rows) || occurs(&self.columns))
     }
 
     /// The map to the axes of the products: those of the batch, and one each for rows, terms and columns. In this order, what

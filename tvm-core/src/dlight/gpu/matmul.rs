@@ -3,8 +3,8 @@
 //!
 //! A block of 16 × 16 threads computes up to 128 × 128 results, 8 × 8 of them in each thread. For each 16 terms, the threads copy
 //! 128 × 16 elements of both operands to shared memory (16 KiB in `f32`); each of these is then read by 16 threads. Per term, a
-//! thread reads 16 elements and adds 64 products. If operands are matrices in memory, the elements of the next 16 terms are copied, to
-//! other places, while the threads compute ([`SOFTWARE_PIPELINE`]). 256 threads of 128 registers leave room for two blocks on a multiprocessor of every
+//! thread reads 16 elements and adds 64 products. The elements of the next 16 terms are copied, to other places, while the threads
+//! compute ([`SOFTWARE_PIPELINE`]), but for those of windows. 256 threads of 128 registers leave room for two blocks on a multiprocessor of every
 //! architecture. Smaller products have smaller tiles, by an estimate of the time ([`Tile::time`]).
 //!
 //! In shared memory, neighbours along the side of a tile are neighbours, so that a thread reads four of them at once. An operand
@@ -144,17 +144,27 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
         *s = fork;
         return Ok(Some(text));
     }
-    tile(s, &info, &product, limits, true)
+    tile(s, &info, &product, limits, Operands::Matrices)
 }
 
-/// Computes `product`, the block of `info`, in tiles. Returns what it chose; `None` if an operand has no two axes. `plain` operands
-/// are in memory as the block reads them.
+/// How copies find the elements of operands.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Operands {
+    /// They are matrices in memory.
+    Matrices,
+    /// Rows, columns or terms are several axes of tensors in memory.
+    Tensors,
+    /// Places are sums of axes, as in the windows of a convolution.
+    Windows,
+}
+
+/// Computes `product`, the block of `info`, in tiles. Returns what it chose; `None` if an operand has no two axes.
 pub(super) fn tile(
     s: &mut Schedule,
     info: &BlockInfo,
     product: &Product,
     limits: &GpuLimits,
-    plain: bool,
+    operands: Operands,
 ) -> Result<Option<String>, ScheduleError> {
     let block = s.block(&info.name)?;
     let tile = Tile::of(product, info);
@@ -177,7 +187,7 @@ pub(super) fn tile(
         let mut lanes = 1;
         if product.turned(info, operand) {
             turn(s, copy, load.indices.len())?;
-        } else if plain {
+        } else if operands == Operands::Matrices {
             lanes = neighbours(&load.buffer, tile.side_of(product, info, load));
         }
         copies.push((copy, lanes));
@@ -218,9 +228,9 @@ pub(super) fn tile(
     own_tile(s, [it, jt], &[ki, iv, ii, jv, ji])?;
     results.inline_operands(s)?;
     let element = product.operands.into_iter().map(|at| info.loads[at].buffer.dtype.bytes() as i64).max();
-    // Copies that gather elements one by one, for the next step as well, take more time than the threads waited.
     let room = tile.bytes(element.unwrap_or(8)) * 2 <= limits.static_shared_bytes;
-    if plain && limits.async_copies && room {
+    // To find the elements of windows for the next step takes more time than the threads waited.
+    if operands != Operands::Windows && limits.async_copies && room {
         s.annotate(ko, SOFTWARE_PIPELINE, true)?;
     }
     let epilogue = if fused { ", with the block that reads it" } else { "" };

@@ -34,6 +34,11 @@ impl Conv {
         }
     }
 
+    /// How many tiles its kernel has in shared memory.
+    fn tiles(&self) -> usize {
+        if self.window == [1, 1] { IN_STAGES } else { OF_WINDOWS }
+    }
+
     /// The operands and the result.
     fn tensors(&self) -> [TensorExpr; 3] {
         let [inputs, outputs] = self.channels;
@@ -99,13 +104,17 @@ impl Conv {
     }
 }
 
-/// Checks that the rule takes all of `func`, in one kernel, and what this computes.
-fn one_kernel(func: &PrimFunc, dims: &[&[i64]]) {
+/// The tiles of a kernel in shared memory: those of windows have one stage, others two.
+const OF_WINDOWS: usize = 2;
+const IN_STAGES: usize = 4;
+
+/// Checks that the rule takes all of `func`, in one kernel with `tiles`, and what this computes.
+fn one_kernel(func: &PrimFunc, dims: &[&[i64]], tiles: usize) {
     assert_eq!(rules(func), ["conv"], "{}", schedule_for_gpu(func, GpuArch::DEFAULT.limits()).unwrap().0);
     for dims in dims {
         let kernels = check(func, dims);
         let [kernel] = &kernels[..] else { unreachable!("there is one kernel: {kernels:?}") };
-        assert_eq!(kernel.shared.len(), 4, "two stages of two tiles: {kernels:?}");
+        assert_eq!(kernel.shared.len(), tiles, "{kernels:?}");
     }
 }
 
@@ -133,9 +142,9 @@ fn convolutions_are_products() {
         Conv { groups: 2, channels: [8, 66], pad: 1, ..small.clone() },
         Conv { layouts: ["NHWC", "HWIO"], pad: 1, ..small.clone() },
     ];
-    one_kernel(&small.func(), &[&[]]);
+    one_kernel(&small.func(), &[&[]], OF_WINDOWS);
     for conv in cases {
-        one_kernel(&conv.with_epilogue(), &[&[]]);
+        one_kernel(&conv.with_epilogue(), &[&[]], conv.tiles());
     }
 }
 
@@ -148,9 +157,9 @@ fn batches_of_any_size_are_products() {
         Conv { window: [1, 1], channels: [32, 40], pad: 0, ..small.clone() },
         Conv { layouts: ["NHWC", "HWIO"], ..small.clone() },
     ];
-    one_kernel(&small.func(), &[&[2]]);
+    one_kernel(&small.func(), &[&[2]], OF_WINDOWS);
     for conv in cases {
-        one_kernel(&conv.with_epilogue(), &[&[1], &[0]]);
+        one_kernel(&conv.with_epilogue(), &[&[1], &[0]], conv.tiles());
     }
 }
 
@@ -168,14 +177,14 @@ fn images_of_any_size_are_products() {
         Conv { layouts: ["NHWC", "HWIO"], ..small.clone() },
         Conv { groups: 2, channels: [8, 66], ..small.clone() },
     ];
-    one_kernel(&small.func(), &[&[7, 9], &[1, 1], &[40, 3], &[2, 70]]);
+    one_kernel(&small.func(), &[&[7, 9], &[1, 1], &[40, 3], &[2, 70]], OF_WINDOWS);
     for conv in cases {
-        one_kernel(&conv.with_epilogue(), &[&[6, 5], &[3, 66]]);
+        one_kernel(&conv.with_epilogue(), &[&[6, 5], &[3, 66]], conv.tiles());
     }
     let rows = Conv { image: [h, 9.into()], ..small.clone() };
-    one_kernel(&rows.with_epilogue(), &[&[7], &[1]]);
+    one_kernel(&rows.with_epilogue(), &[&[7], &[1]], OF_WINDOWS);
     let batch = Conv { batch: n, ..small };
-    one_kernel(&batch.with_epilogue(), &[&[2, 7, 9], &[0, 4, 4], &[3, 1, 65]]);
+    one_kernel(&batch.with_epilogue(), &[&[2, 7, 9], &[0, 4, 4], &[3, 1, 65]], OF_WINDOWS);
 }
 
 /// What is no product of large enough matrices of known form stays as it is.
@@ -211,8 +220,8 @@ fn products_of_several_axes_are_products() {
             });
         te::create_prim_func("layer", &[x, w], &[y]).unwrap()
     };
-    one_kernel(&layer([3, 17].map(int)), &[&[]]);
-    one_kernel(&layer([Var::index("n").into(), 17.into()]), &[&[2], &[0]]);
+    one_kernel(&layer([3, 17].map(int)), &[&[]], IN_STAGES);
+    one_kernel(&layer([Var::index("n").into(), 17.into()]), &[&[2], &[0]], IN_STAGES);
     // A convolution along one axis.
     let x = te::placeholder("x", [int(2), int(12), int(40)], DataType::I64);
     let w = te::placeholder("w", [int(33), int(12), int(5)], DataType::I64);
@@ -226,5 +235,5 @@ fn products_of_several_axes_are_products() {
     let [data, kernel] = ["NCW", "OIW"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCW".into(), out: Clone::clone(&data), data, kernel };
     let y = topi::conv("conv1d", &x, &w, &params, &layouts, &[2, 33, 39].map(int), DataType::I64);
-    one_kernel(&te::create_prim_func("conv1d", &[x, w], &[y]).unwrap(), &[&[]]);
+    one_kernel(&te::create_prim_func("conv1d", &[x, w], &[y]).unwrap(), &[&[]], OF_WINDOWS);
 }
