@@ -144,6 +144,7 @@ fn wrappers_are_short_and_hold_no_foreign_code() {
     let wrapper = Wrapper {
         name: "big",
         units: &units,
+        gpu: None,
         library,
         target: &target,
         exe: &exe,

@@ -87,7 +87,8 @@ impl LinkedModel {
                 let exe = program.exe;
                 exe.check_cpu()?;
                 // SAFETY: promised by the caller.
-                let module = unsafe { Module::from_table_and(&exe.kernels, &program.on_host, &program.kernels)? };
+                let module =
+                    unsafe { Module::from_table_and(&exe.kernels, &program.on_host, &program.kernels)? };
                 let vm = Vm::with_config(exe, &module, config)?;
                 Ok(LinkedModel { vm, device: GPU, no_gpu: None })
             }

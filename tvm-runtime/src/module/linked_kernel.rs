@@ -115,11 +115,7 @@ impl LinkedKernel {
 ///
 /// # Safety
 /// As for [`LinkedKernel::load_on`].
-unsafe fn kernel_of(
-    sig: KernelSig,
-    table: &KernelTable,
-    gpu: &GpuPrograms,
-) -> Result<Kernel, RuntimeError> {
+unsafe fn kernel_of(sig: KernelSig, table: &KernelTable, gpu: &GpuPrograms) -> Result<Kernel, RuntimeError> {
     // SAFETY: promised by the caller.
     let module = unsafe { Module::from_table_and(std::slice::from_ref(&sig), table, gpu)? };
     let kernel = module.iter().next().cloned();
