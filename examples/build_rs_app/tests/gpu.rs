@@ -214,6 +214,13 @@ fn a_driver_without_a_gpu() {
     falls_back("a_driver_without_a_gpu", "devices=0", is);
 }
 
+/// What NVIDIA's driver does if it finds no GPU, or `CUDA_VISIBLE_DEVICES` hides all.
+#[test]
+fn a_driver_that_does_not_begin() {
+    let is = |err: &RuntimeError| matches!(err, RuntimeError::DeviceFailure { .. });
+    falls_back("a_driver_that_does_not_begin", "init=100", is);
+}
+
 #[test]
 fn newer_gpus_run_the_ptx() {
     child("newer_gpus_run_the_ptx", Some("major=12"), || {

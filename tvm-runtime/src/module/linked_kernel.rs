@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn load(
-        features: &'static [&'static str],
+        features: &[&str],
         tables: &[(Option<&'static str>, KernelTable)],
         wanted: Option<&str>,
     ) -> Result<(f32, Option<&'static str>), RuntimeError> {

@@ -1,7 +1,7 @@
 //! Where a program that is embedded in the application runs: on the GPU, if code for GPUs is embedded and this machine can use it,
 //! otherwise on the host.
 //!
-//! Ensures: what this machine lacks (driver, GPU, code for its architecture, memory) never hides what is wrong with the application
+//! Ensures: what this machine lacks (driver, GPU, code for its architecture) never hides what is wrong with the application
 //! (damaged bytes, a missing feature), which is an error. Code for GPUs is not read where there is no GPU.
 
 use super::KernelTable;
