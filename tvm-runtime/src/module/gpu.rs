@@ -131,6 +131,10 @@ impl GpuPrograms {
     /// # Safety
     /// The program does what the signature says: see [`Kernel::device`].
     pub(super) unsafe fn kernel(&self, sig: &KernelSig) -> Option<Kernel> {
+        // Without the feature there are none, and the application needs no code that launches them.
+        if !cfg!(feature = "cuda") {
+            return None;
+        }
         let symbol = kernel_symbol(&sig.name);
         let program = |programs: &BTreeMap<String, Program>| {
             let Program { image, kernels, failures, host } = programs.get(&symbol)?;
