@@ -1,6 +1,10 @@
 //! Compiles the digits model, and a kernel that prepares images for it, into the application. For the tests, it also compiles
 //! both for several CPU levels, with each code generator that there is.
 
+#[cfg(feature = "cuda")]
+#[path = "build/gpu.rs"]
+mod gpu;
+
 use tvm::prelude::*;
 use tvm_build::{BuildError, Codegen, Kernel, Model};
 
@@ -39,6 +43,9 @@ fn main() -> Result<(), BuildError> {
         // The baseline is meant: the tests compare the levels with it.
         digits = digits.cpu("x86-64");
     }
+    if cfg!(feature = "cuda") {
+        digits = digits.gpu_if_available(["sm_80", "sm_90"]);
+    }
     digits.compile()?;
     let levels = |kernel: Kernel| if x86 { kernel.cpu_levels(LEVELS) } else { kernel };
     levels(Kernel::of::<normalize>()).compile()?;
@@ -51,6 +58,8 @@ fn main() -> Result<(), BuildError> {
         if cfg!(feature = "llvm") {
             digits_of(Codegen::Llvm, "digits_llvm")?;
         }
+        #[cfg(feature = "cuda")]
+        gpu::compile()?;
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ fn another_architecture_is_named() {
         assert_eq!(
             err.to_string(),
             "cuda:0 is of the architecture sm_75, the program has kernels for sm_80, sm_90, PTX for sm_90\n  help: compile \
-             it for this one as well: `tvmc compile MODEL --target \"cuda -arch=sm_75,sm_80,sm_90\"`"
+             it for this one as well: `tvmc compile MODEL --target \"cuda -arch=sm_75,sm_80,sm_90\"`; in a build script, add it to `.gpu([..])`"
         );
     });
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tvm::codegen::{Compiled, compile_module};
 use tvm::prelude::*;
-use tvm::runtime::vm::{CapturedCall, Vm, VmConfig};
+use tvm::runtime::vm::{CapturedCall, Instruction, IntOperand, Vm, VmConfig};
 use tvm::runtime::{PackedFunc, Value};
 use tvm_testing::fake_gpu;
 
@@ -151,6 +151,45 @@ fn memory_that_is_given_back_stays() {
         for seed in 1..4 {
             let want = all(&vm.invoke("main", args(seed)).unwrap());
             assert_eq!(all(&call.run(args(seed)).unwrap()), want);
+        }
+    });
+}
+
+/// Tensors in the middle of a call, and its result, do not begin at 16 bytes: kernels run on copies of them, and the copies are recorded.
+#[test]
+fn tensors_in_the_middle_begin_anywhere() {
+    on_gpu("captured::tensors_in_the_middle_begin_anywhere", WATCH, || {
+        let compiled = Compiled::new(attention::module().unwrap(), &Target::cuda()).unwrap();
+        let vm = |shift: i64| {
+            let mut compiled = compiled.clone();
+            let mut tensors = 0;
+            for instruction in compiled.executable.functions.iter_mut().flat_map(|it| &mut it.code) {
+                match instruction {
+                    Instruction::AllocStorage { size: IntOperand::Const(size), .. } => *size += shift,
+                    Instruction::AllocTensor { offset: IntOperand::Const(offset), .. } => {
+                        *offset += shift;
+                        tensors += 1;
+                    }
+                    _ => {}
+                }
+            }
+            assert_eq!(tensors, 3, "a product, a softmax and the result");
+            Arc::new(compiled.into_vm(VmConfig::default()).unwrap())
+        };
+        let args = |seed| ATTENTION.map(|it| numbers(&it, seed));
+        let plain = vm(0);
+        let kernels = capture(&plain, &args(0)).launches().unwrap();
+        for (shift, copies) in [(4, true), (8, true), (12, true), (16, false)] {
+            let shifted = vm(shift);
+            let mut call = capture(&shifted, &args(0));
+            assert_eq!(call.launches().unwrap() > kernels, copies, "{shift} bytes: {call:?}");
+            for seed in 1..4 {
+                let want = all(&plain.invoke("main", args(seed)).unwrap());
+                assert_eq!(all(&shifted.invoke("main", args(seed)).unwrap()), want, "{shift} bytes");
+                let launches = log("launch").len();
+                assert_eq!(all(&call.run(args(seed)).unwrap()), want, "{shift} bytes");
+                assert_eq!(log("launch").len(), launches, "all of it is one graph");
+            }
         }
     });
 }

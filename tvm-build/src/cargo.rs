@@ -32,6 +32,11 @@ pub(crate) fn library(dir: &Path, triple: &str) {
     }
 }
 
+/// Tells Cargo that the build script loads libnvrtc, which the dynamic linker finds in the folders of this variable.
+pub(crate) fn rerun_if_library_path_changed() {
+    say("rerun-if-env-changed", if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" });
+}
+
 /// Reports an error to Cargo, line by line, because a directive ends with its line.
 pub(crate) fn error(message: &str) {
     message.lines().for_each(|line| say("error", line));

@@ -10,6 +10,7 @@ use tvm_core::target::ParseTargetError;
 use tvm_onnx::OnnxError;
 use tvm_runtime::RuntimeError;
 
+use crate::gpu::no_compiler;
 use crate::kernel::MAX_PARAMETERS;
 
 /// What is compiled. `Display` writes kind and name.
@@ -80,12 +81,28 @@ pub enum BuildError {
         /// Error of the importer.
         source: Box<OnnxError>,
     },
-    /// Nothing can be compiled for the CPUs that were asked for.
+    /// Nothing can be compiled for the CPUs or GPUs that were asked for.
     Target {
         /// What was to be compiled.
         item: BuildItem,
         /// What is wrong with them.
         source: ParseTargetError,
+    },
+    /// There is no compiler of code for GPUs: libnvrtc or the feature `cuda` is missing.
+    GpuCompiler {
+        /// What was to be compiled.
+        item: BuildItem,
+        /// What is missing.
+        source: Box<CodegenError>,
+    },
+    /// The kernel for GPUs has other parameters than the one for the CPU.
+    GpuParameters {
+        /// What was to be compiled.
+        item: BuildItem,
+        /// Signature of the one for the CPU.
+        expected: String,
+        /// Signature of the one for GPUs.
+        got: String,
     },
     /// A pass failed.
     Pass {
@@ -150,6 +167,12 @@ impl Diagnose for BuildError {
             BuildError::Import { path, source } => {
                 return of(&**source, format!("cannot import {}", path.display()));
             }
+            BuildError::GpuCompiler { item, source } => {
+                return no_compiler(&format!("cannot compile {item} for GPUs"), source);
+            }
+            BuildError::GpuParameters { item, expected, got } => Diagnostic::plain(format!(
+                "{item}: the kernel for GPUs is `{got}`, expected the parameters of `{expected}`"
+            )),
             BuildError::Pass { item, source } => return of(&**source, format!("cannot compile {item}")),
             BuildError::Codegen { item, source } => {
                 return of(&**source, format!("cannot generate code for {item}"));

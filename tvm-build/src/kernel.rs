@@ -7,6 +7,7 @@ use tvm_core::ir::{IRModule, IrError};
 use tvm_core::script::PrimFuncDef;
 use tvm_core::tir::PrimFunc;
 
+use crate::gpu::{self, GpuProgram};
 use crate::kernel_wrapper::KernelWrapper;
 use crate::settings::{Settings, builder_words, codegen_error, write};
 use crate::{BuildError, BuildItem, cargo, names, object};
@@ -18,6 +19,8 @@ pub(crate) const MAX_PARAMETERS: usize = 12;
 #[must_use = "a kernel does nothing until `compile` is called"]
 pub struct Kernel {
     program: Result<PrimFunc, IrError>,
+    /// The program for GPUs, if it is another one.
+    gpu_program: Option<Result<PrimFunc, IrError>>,
     name: String,
     settings: Settings,
 }
@@ -30,7 +33,9 @@ pub struct KernelFiles {
     pub wrapper: PathBuf,
     /// The static library that contains the kernel, once for each CPU level.
     pub library: PathBuf,
-    /// The target that the kernel was compiled for.
+    /// The artifact with the kernel for GPUs; `None` if it was compiled for the CPU alone.
+    pub gpu_artifact: Option<PathBuf>,
+    /// The target that the kernel for the CPU was compiled for.
     pub target: String,
 }
 
@@ -40,21 +45,28 @@ impl Kernel {
     /// Selects the kernel or schedule `D`, which `#[prim_func]` or `#[schedule]` defines. The kernel is named after the function.
     pub fn of<D: PrimFuncDef>() -> Kernel {
         let program = D::prim_func();
-        Kernel { program, name: D::SIG.name.to_string(), settings: Settings::default() }
+        Kernel { program, gpu_program: None, name: D::SIG.name.to_string(), settings: Settings::default() }
     }
 
     /// Selects a tensor program that was built in another way.
     pub fn new(program: PrimFunc) -> Kernel {
         let name = program.name.to_string();
-        Kernel { program: Ok(program), name, settings: Settings::default() }
+        Kernel { program: Ok(program), gpu_program: None, name, settings: Settings::default() }
+    }
+
+    /// Selects the kernel or schedule `D` for GPUs, in place of the one for the CPU; its parameters are the same. Only `gpu` and
+    /// `gpu_if_available` compile it. Without a schedule, a kernel gets the default one of its target.
+    pub fn gpu_schedule<D: PrimFuncDef>(mut self) -> Kernel {
+        self.gpu_program = Some(D::prim_func());
+        self
     }
 
     /// Compiles the kernel and writes its files. In a build script, it tells Cargo where the library is, and reports errors as
     /// errors of the package, so `?` is enough.
     ///
     /// # Errors
-    /// When there is no output directory, the program is malformed or has no or too many parameters, or no code can be
-    /// generated.
+    /// When there is no output directory, the program is malformed or has no or too many parameters, that for GPUs has other ones, or no
+    /// code can be generated.
     pub fn compile(self) -> Result<KernelFiles, BuildError> {
         let res = self.run();
         if let Err(err) = &res {
@@ -66,18 +78,26 @@ impl Kernel {
     fn run(self) -> Result<KernelFiles, BuildError> {
         let item = BuildItem::Kernel(self.name);
         let dir = self.settings.begin(&item)?;
-        let program = self
-            .program
-            .map_err(|source| BuildError::Program { item: item.clone(), source: source.into() })?;
+        let malformed = |source: IrError| BuildError::Program { item: item.clone(), source: source.into() };
+        let program = self.program.map_err(malformed)?;
+        let gpu_program = self.gpu_program.transpose().map_err(malformed)?.unwrap_or_else(|| program.clone());
         let got = program.params.len();
         if !(1..=MAX_PARAMETERS).contains(&got) {
             return Err(BuildError::Parameters { item, got });
         }
         let target = self.settings.target(&item)?;
+        let gpu_target = self.settings.gpu_target(&item, &target)?;
         let codegen = |err: CodegenError| codegen_error(&item, err);
         let module = IRModule::from_prim_func(program);
         let signature =
             signatures(&module).pop().ok_or(BuildError::Parameters { item: item.clone(), got })?;
+        let (mut embedded, mut gpu_artifact) = (None, None);
+        if let Some(gpu_target) = gpu_target {
+            let program = gpu::named_as(&item, gpu_program, &signature)?;
+            let exe = gpu::compile_kernel(program, &gpu_target, &self.settings.context()).map_err(codegen)?;
+            let (it, path) = GpuProgram { exe, on_host: Vec::new() }.save(&item, &dir)?;
+            (embedded, gpu_artifact) = (Some(it), Some(path));
+        }
         let unit = names::unit(item.name());
         let mut units = Vec::new();
         let mut prefixes = Vec::new();
@@ -105,6 +125,7 @@ impl Kernel {
             signature: &signature,
             features: &features,
             units: &prefixes,
+            gpu: embedded.as_ref(),
         };
         let path = dir.join(format!("{}.rs", item.name()));
         write(&path, wrapper.text("::tvm_runtime").as_bytes())?;
@@ -114,6 +135,7 @@ impl Kernel {
         Ok(KernelFiles {
             wrapper: path,
             library: dir.join(format!("lib{library}.a")),
+            gpu_artifact,
             target: target.to_string(),
         })
     }

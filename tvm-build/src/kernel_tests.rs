@@ -176,6 +176,7 @@ fn wrappers_hold_no_foreign_code() {
         signature: &signature,
         features: &features,
         units: &units,
+        gpu: None,
     };
     let text = wrapper.text("::tvm::runtime");
     assert!(!text.lines().any(|line| line.trim_start().starts_with("*/ } fn evil")), "{text}");

@@ -5,7 +5,9 @@ use tvm_core::target::Target;
 use tvm_runtime::abi::{ABI_VERSION, kernel_symbol};
 use tvm_runtime::{DataType, DimSig, KernelSig, ParamKind, ParamSig};
 
+use crate::gpu::EmbeddedGpu;
 use crate::names::{Scope, camel, shown};
+use crate::wrapper::option;
 
 /// Inputs of the generation of a wrapper.
 pub(crate) struct KernelWrapper<'a> {
@@ -17,6 +19,7 @@ pub(crate) struct KernelWrapper<'a> {
     pub(crate) features: &'a [String],
     /// CPU level and prefix of the symbol of each unit; only a single unit has no level.
     pub(crate) units: &'a [(Option<String>, String)],
+    pub(crate) gpu: Option<&'a EmbeddedGpu>,
 }
 
 impl KernelWrapper<'_> {
@@ -32,10 +35,11 @@ impl KernelWrapper<'_> {
         let features: Vec<String> = self.features.iter().map(|it| format!("{it:?}")).collect();
         let symbol = kernel_symbol(&sig.name);
         let table = |(level, prefix): &(Option<String>, String)| {
-            let level = level.as_ref().map_or("None".to_string(), |level| format!("Some({level:?})"));
+            let level = option(level.as_deref());
             format!("                ({level}, {:?}, {prefix}_{symbol}),\n", sig.name)
         };
         let tables: String = self.units.iter().map(table).collect();
+        let gpu = self.gpu.map_or_else(String::new, |gpu| format!("{:?}, []", gpu.file));
         let docs = format!("Kernel: `{}`.", shown(&sig.to_string()));
         format!(
             "// Made by tvm-build {version}; changes are lost.\n\n\
@@ -43,26 +47,40 @@ impl KernelWrapper<'_> {
              #[derive(Clone, Debug)]\n#[allow(clippy::type_complexity, reason = \"generated\")]\n\
              pub struct {ty} {{\n    \
              function: {rt}::CompiledFn<({types})>,\n    \
-             level: Option<&'static str>,\n\
+             linked: {rt}::LinkedKernel,\n\
              }}\n\n\
              #[allow(dead_code, clippy::too_many_arguments, clippy::needless_pass_by_value, clippy::type_complexity, reason = \"generated\")]\n\
              impl {ty} {{\n    \
              /// The code generator that made the kernel.\n    \
              pub const BACKEND: &'static str = {backend:?};\n    \
-             /// What the kernel was compiled for.\n    \
-             pub const TARGET: &'static str = {target:?};\n\n    \
-             /// Takes the kernel for the CPU level that this machine has.\n    \
+             /// What the kernel for the CPU was compiled for.\n    \
+             pub const TARGET: &'static str = {target:?};\n    \
+             /// The GPU architectures that there is a kernel for.\n    \
+             pub const GPU_ARCHS: &'static [&'static str] = &[{gpu_archs}];\n\n    \
+             /// Takes the kernel for the first GPU if there is one for it and this machine can use it, otherwise for the CPU level that this\n    \
+             /// machine has.\n    \
              ///\n    \
              /// # Errors\n    \
-             /// When the kernel was compiled for another version of the runtime, or for a CPU that this machine does not have.\n    \
+             /// When the kernel was compiled for another version of the runtime, or for a CPU that this machine does not have, or is\n    \
+             /// damaged, or there is one for GPUs and the runtime lacks the feature `cuda`.\n    \
              pub fn new() -> Result<{ty}, {rt}::RuntimeError> {{\n        \
-             {ty}::with_cpu_level(None)\n    \
+             {ty}::load(None, None)\n    \
              }}\n\n    \
-             /// As `new`, for one of the CPU levels that the kernel was compiled for.\n    \
+             /// As `new`, for this device: `Device::cpu()` or `Device::cuda(0)`.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// As for `new`, and when there is no kernel for the device or this machine cannot use it.\n    \
+             pub fn on(device: {rt}::Device) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::load(Some(device), None)\n    \
+             }}\n\n    \
+             /// As `new`, for one of the CPU levels that the kernel was compiled for; `None` is as `new`.\n    \
              ///\n    \
              /// # Errors\n    \
              /// As for `new`, and when there is no kernel for the level.\n    \
              pub fn with_cpu_level(level: Option<&str>) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::load(None, level)\n    \
+             }}\n\n    \
+             fn load(device: Option<{rt}::Device>, level: Option<&str>) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
              let signature = {rt}::KernelSig {{\n            \
              name: {name:?}.into(),\n            \
              params: vec![\n\
@@ -74,13 +92,15 @@ impl KernelWrapper<'_> {
              abi: {ABI_VERSION},\n            \
              signature: signature,\n            \
              features: [{features}],\n            \
-             wanted: level,\n            \
+             device: device,\n            \
+             level: level,\n            \
              tables: [\n\
              {tables}            \
-             ],\n        \
+             ],\n            \
+             gpu: [{gpu}],\n        \
              }};\n        \
              let linked = linked?;\n        \
-             Ok({ty} {{ function: {rt}::CompiledFn::new(linked.kernel)?, level: linked.level }})\n    \
+             Ok({ty} {{ function: {rt}::CompiledFn::new(linked.kernel.clone())?, linked }})\n    \
              }}\n\n    \
              #[doc = {call_docs:?}]\n    \
              pub fn call(&self{params}) -> Result<(), {rt}::RuntimeError> {{\n        \
@@ -90,14 +110,23 @@ impl KernelWrapper<'_> {
              pub fn function(&self) -> &{rt}::CompiledFn<({types})> {{\n        \
              &self.function\n    \
              }}\n\n    \
-             /// The CPU level that was taken; `None` if there is one CPU only.\n    \
+             /// The CPU level that was taken; `None` if there is one CPU only, or the kernel is for a GPU.\n    \
              pub fn cpu_level(&self) -> Option<&'static str> {{\n        \
-             self.level\n    \
+             self.linked.level\n    \
+             }}\n\n    \
+             /// The device that calls run on whose tensors are on the host.\n    \
+             pub fn device(&self) -> {rt}::Device {{\n        \
+             self.linked.device()\n    \
+             }}\n\n    \
+             /// Why the CPU was taken although there is a kernel for GPUs; `None` if it was not, or was asked for.\n    \
+             pub fn no_gpu(&self) -> Option<&{rt}::RuntimeError> {{\n        \
+             self.linked.no_gpu.as_ref()\n    \
              }}\n\
              }}\n",
             version = env!("CARGO_PKG_VERSION"),
             ty = camel(self.name),
             backend = self.target.kind.name(),
+            gpu_archs = EmbeddedGpu::archs_of(self.gpu),
             target = shown(&self.target.to_string()),
             name = sig.name,
             library = self.library,

@@ -18,7 +18,7 @@
 //!
 //! Kernels are compiled through C and the `cc` crate, which finds cross compilers, or through LLVM with the feature
 //! `llvm`. They use the CPU features that Cargo compiles the application with (`-C target-cpu`, `-C target-feature`),
-//! unless [`Model::cpu`] names another CPU.
+//! unless [`Model::cpu`] names another CPU. [`Model::gpu`] adds code for GPUs (feature `cuda`).
 //!
 //! TVM counterpart: ahead-of-time compilation (`tvmc compile --executor=aot`), `export_library`.
 #![forbid(unsafe_code)]
@@ -26,6 +26,7 @@
 mod cargo;
 mod error;
 mod features;
+mod gpu;
 mod kernel;
 mod kernel_wrapper;
 mod model;
@@ -40,7 +41,10 @@ pub use model::{Model, ModelFiles};
 pub use settings::Codegen;
 pub use tvm_core::pass::Precision;
 pub use tvm_onnx::DimOption;
+pub use tvm_runtime::Device;
 
+#[cfg(test)]
+mod gpu_tests;
 #[cfg(test)]
 mod kernel_tests;
 #[cfg(test)]

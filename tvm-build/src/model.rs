@@ -8,7 +8,7 @@ use tvm_onnx::{DimOption, ImportOptions, import_file};
 
 use crate::settings::{Settings, builder_words, codegen_error, write};
 use crate::wrapper::Wrapper;
-use crate::{BuildError, BuildItem, cargo, names, object};
+use crate::{BuildError, BuildItem, cargo, gpu, names, object};
 
 enum Source {
     Onnx(PathBuf),
@@ -32,9 +32,11 @@ pub struct ModelFiles {
     pub wrapper: PathBuf,
     /// The artifact: bytecode and constants.
     pub artifact: PathBuf,
+    /// The artifact for GPUs, with its kernels; `None` if the model was compiled for the CPU alone.
+    pub gpu_artifact: Option<PathBuf>,
     /// The static library that contains the kernels.
     pub library: PathBuf,
-    /// Number of kernels; those of several CPU levels are counted for each.
+    /// Number of kernels for the CPU; those of several CPU levels are counted for each.
     pub kernels: usize,
     /// The target that the kernels were compiled for.
     pub target: String,
@@ -71,6 +73,13 @@ impl Model {
         self
     }
 
+    /// Says that the node `name`, or else all nodes of the operator `name` (`TopK`), compute on `device` in the program for GPUs: on the
+    /// host ([`Device::cpu`](crate::Device::cpu)), if they are cheap work on small tensors.
+    pub fn place(mut self, name: &str, device: crate::Device) -> Model {
+        self.options = self.options.place(name, device);
+        self
+    }
+
     /// Compiles the model and writes its files. In a build script, it tells Cargo which files the model depends on and
     /// where the library is, and reports errors as errors of the package, so `?` is enough.
     ///
@@ -103,16 +112,24 @@ impl Model {
             },
         };
         let target = self.settings.target(&item)?;
+        let gpu_target = self.settings.gpu_target(&item, &target)?;
         let context = self.settings.context();
         let codegen = |err: CodegenError| codegen_error(&item, err);
-        let compiled = context.clone().scope(|| tvm_codegen::Compiled::new(module, &target));
-        let mut compiled = compiled.map_err(codegen)?;
         let about = [("model", Some(name.to_string())), ("source", origin.clone())];
         let about = about.into_iter().filter_map(|(key, value)| Some((key.to_string(), value?)));
-        compiled.executable.metadata.splice(0..0, about);
+        let about: Vec<(String, String)> = about.collect();
+        let unit = names::unit(name);
+
+        let of_gpu = |target| {
+            let prefix = format!("{unit}_gpu");
+            gpu::compile_model(module.clone(), target, self.settings.kind(), &prefix, &context)
+        };
+        let gpu = gpu_target.as_ref().map(of_gpu).transpose().map_err(codegen)?;
+        let compiled = context.clone().scope(|| tvm_codegen::Compiled::new(module, &target));
+        let mut compiled = compiled.map_err(codegen)?;
+        compiled.executable.metadata.splice(0..0, about.iter().cloned());
         compiled.require_cpu().map_err(codegen)?;
 
-        let unit = names::unit(name);
         let mut units = context.scope(|| compiled.units()).map_err(codegen)?;
         let mut prefixes = Vec::new();
         for KernelUnit { level, kernels, .. } in &mut units {
@@ -122,6 +139,16 @@ impl Model {
         }
         let kernels = units.iter().map(|unit| unit.kernels.len()).sum();
 
+        let (mut embedded, mut gpu_artifact) = (None, None);
+        if let Some(mut program) = gpu {
+            program.exe.metadata.splice(0..0, about);
+            let (it, path) = program.save(&item, &dir)?;
+            (embedded, gpu_artifact) = (Some(it), Some(path));
+            // They are compiled for the lowest level.
+            if let Some(lowest) = units.first_mut() {
+                lowest.kernels.extend(program.on_host.into_iter().map(|(_, symbol, func)| (symbol, func)));
+            }
+        }
         let library = format!("tvm_{unit}");
         object::library(&item, &library, &units, &dir)?;
         let artifact = dir.join(format!("{name}.tvm"));
@@ -138,6 +165,7 @@ impl Model {
             origin: origin.as_deref(),
             io: &compiled.io,
             units: &prefixes,
+            gpu: embedded.as_ref(),
         };
         let path = dir.join(format!("{name}.rs"));
         write(&path, wrapper.text("::tvm_runtime").as_bytes())?;
@@ -146,6 +174,7 @@ impl Model {
         Ok(ModelFiles {
             wrapper: path,
             artifact,
+            gpu_artifact,
             library: dir.join(format!("lib{library}.a")),
             kernels,
             target: target.to_string(),

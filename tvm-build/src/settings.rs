@@ -6,6 +6,7 @@ use tvm_codegen::CodegenError;
 use tvm_core::pass::{PassContext, Precision};
 use tvm_core::target::{Target, TargetKind};
 
+use crate::gpu::GpuSettings;
 use crate::{BuildError, BuildItem, cargo, features, names};
 
 /// Code generator for the kernels.
@@ -22,6 +23,7 @@ pub(crate) struct Settings {
     pub(crate) codegen: Codegen,
     pub(crate) target: Option<String>,
     pub(crate) cpu: Option<String>,
+    pub(crate) gpu: Option<GpuSettings>,
     pub(crate) fast_math: bool,
     pub(crate) precision: Precision,
     pub(crate) out_dir: Option<PathBuf>,
@@ -67,6 +69,28 @@ macro_rules! builder_words {
                 self
             }
 
+            /// Compiles for GPUs of these architectures as well (`["sm_80", "sm_90"]`, say): machine code for each of them, and PTX of the
+            /// highest one for newer GPUs. The application runs this code where it finds such a GPU and NVIDIA's driver, otherwise that
+            /// for the CPU; `on(device)` of the wrapper chooses. Pipelines of the current pass context are those of the CPU alone.
+            ///
+            /// This needs the feature `cuda` and NVIDIA's libnvrtc while the application is built, and the feature `cuda` of
+            /// tvm-runtime in the application.
+            pub fn gpu<A: AsRef<str>>(mut self, archs: impl IntoIterator<Item = A>) -> Self {
+                let archs = archs.into_iter().map(|arch| arch.as_ref().to_string()).collect();
+                self.settings.gpu = Some(crate::gpu::GpuSettings { archs, required: true });
+                self
+            }
+
+            /// As `gpu`. Where libnvrtc or the feature `cuda` is missing, it is compiled for the CPU alone, and Cargo shows a warning; the
+            /// wrapper has the same functions.
+            pub fn gpu_if_available<A: AsRef<str>>(self, archs: impl IntoIterator<Item = A>) -> Self {
+                let mut res = self.gpu(archs);
+                if let Some(gpu) = &mut res.settings.gpu {
+                    gpu.required = false;
+                }
+                res
+            }
+
             /// Allows code that reassociates and contracts floats, and assumes that there is no NaN and no infinity.
             pub fn fast_math(mut self, fast_math: bool) -> Self {
                 self.settings.fast_math = fast_math;
@@ -96,6 +120,7 @@ impl Default for Settings {
             codegen: if cfg!(feature = "llvm") { Codegen::Llvm } else { Codegen::C },
             target: None,
             cpu: None,
+            gpu: None,
             fast_math: false,
             precision: Precision::Full,
             out_dir: None,
@@ -118,10 +143,6 @@ impl Settings {
     /// The target: the given one, else Cargo's, else the baseline of this machine. Cargo shows a warning if it is the baseline
     /// of x86-64 and nobody asked for that.
     pub(crate) fn target(&self, item: &BuildItem) -> Result<Target, BuildError> {
-        let kind = match self.codegen {
-            Codegen::C => TargetKind::C,
-            Codegen::Llvm => TargetKind::Llvm,
-        };
         let cargo = std::env::var("TARGET").ok();
         // Cargo's list of features describes Cargo's target only.
         let same = self.target.is_none() || self.target == cargo;
@@ -131,8 +152,21 @@ impl Settings {
         if let Some(message) = baseline(item, &triple, &features, self.cpu.as_deref()) {
             cargo::warning(&message);
         }
-        features::target(kind, &triple, &features, self.cpu.as_deref())
+        features::target(self.kind(), &triple, &features, self.cpu.as_deref())
             .map_err(|source| BuildError::Target { item: item.clone(), source })
+    }
+
+    /// The code generator for the CPU.
+    pub(crate) fn kind(&self) -> TargetKind {
+        match self.codegen {
+            Codegen::C => TargetKind::C,
+            Codegen::Llvm => TargetKind::Llvm,
+        }
+    }
+
+    /// The target for GPUs beside that for the CPU; `None` if only the CPU is compiled for.
+    pub(crate) fn gpu_target(&self, item: &BuildItem, cpu: &Target) -> Result<Option<Target>, BuildError> {
+        self.gpu.as_ref().map_or(Ok(None), |gpu| gpu.target(item, cpu))
     }
 
     /// The context of the passes.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use tvm_core::pass::{PassContext, Pipelines, module_pass};
 use tvm_core::target::Target;
 use tvm_runtime::vm::{Executable, Instruction, Reg, ValueType, VmFunction, VmParam};
-use tvm_runtime::{DataType, DimSig, KernelSig};
+use tvm_runtime::{DataType, DimBound, DimSig, KernelSig};
 
+use crate::gpu::EmbeddedGpu;
 use crate::wrapper::Wrapper;
 use crate::{BuildError, Codegen, Model};
 
@@ -138,12 +139,17 @@ fn wrappers_are_short_and_hold_no_foreign_code() {
         kernels: (0..n).map(|i| KernelSig { name: format!("{evil}{i}"), params: Vec::new() }).collect(),
         ..Executable::default()
     };
-    let io = tvm_codegen::Io::default();
+    // Dimensions with the names of constants that each wrapper has.
+    let bounds = ["target", "gpu_archs"].map(|name| (name.into(), DimBound::between(1, 8).unwrap()));
+    let io = tvm_codegen::Io { bounds: bounds.into(), ..tvm_codegen::Io::default() };
+    let on_host = (0..n).map(|i| (format!("{evil}{i}"), format!("big_1_gpu_{i}"))).collect();
+    let gpu = EmbeddedGpu { file: "big.gpu.tvm".into(), archs: vec!["sm_80".into()], on_host };
     let (target, library) = (Target::c(), "tvm_big_1");
     let units = [(None, "big_1".to_string())];
     let wrapper = Wrapper {
         name: "big",
         units: &units,
+        gpu: Some(&gpu),
         library,
         target: &target,
         exe: &exe,
@@ -154,5 +160,6 @@ fn wrappers_are_short_and_hold_no_foreign_code() {
     assert!(text.lines().count() < 300, "{} lines", text.lines().count());
     assert!(!text.lines().any(|line| line.trim_start().starts_with("*/ } fn evil")), "{text}");
     assert!(text.contains("impl ::tvm_runtime::ModelInput<::tvm_runtime::half::f16, 2>"));
+    assert!(text.contains("const TARGET_2: ") && text.contains("const GPU_ARCHS_2: "), "{text}");
     assert!(text.contains("-> Result<BigXFnEvilOutput, ::tvm_runtime::RuntimeError>"), "{text}");
 }

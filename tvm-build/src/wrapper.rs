@@ -9,6 +9,7 @@ use tvm_runtime::abi::{ABI_VERSION, kernel_symbol};
 use tvm_runtime::vm::{Executable, ValueType, VmFunction};
 use tvm_runtime::{DataType, DimSig, KernelSig};
 
+use crate::gpu::EmbeddedGpu;
 use crate::names::{Scope, camel, shown};
 
 /// Maximum number of lines of a list.
@@ -22,6 +23,7 @@ pub(crate) struct Wrapper<'a> {
     pub(crate) library: &'a str,
     pub(crate) target: &'a Target,
     pub(crate) exe: &'a Executable,
+    pub(crate) gpu: Option<&'a EmbeddedGpu>,
     /// The file that the module was imported from.
     pub(crate) origin: Option<&'a str>,
     pub(crate) io: &'a Io,
@@ -68,8 +70,8 @@ impl Wrapper<'_> {
         let entries: Vec<&VmFunction> = self.exe.functions.iter().filter(|func| func.public).collect();
         let mut types = String::new();
         let mut body = String::new();
-        let mut consts = Scope::default();
-        let mut methods = Scope::with(&["new", "with_config", "model"]);
+        let mut consts = Scope::with(&["backend", "target", "gpu_archs"]);
+        let mut methods = Scope::with(&["new", "on", "with_config", "on_with_config", "load", "model"]);
         self.bounds(&mut body, &mut consts);
         for func in &entries {
             self.entry(&mut body, &mut types, &mut consts, &mut methods, func, rt);
@@ -78,7 +80,8 @@ impl Wrapper<'_> {
         let backend = self.target.kind.name();
         let target = shown(&self.target.to_string());
         let version = env!("CARGO_PKG_VERSION");
-        let kernels = self.kernels();
+        let (tables, gpu) = (self.tables(), self.gpu());
+        let gpu_archs = EmbeddedGpu::archs_of(self.gpu);
         format!(
             "// Made by tvm-build {version}; changes are lost.\n\n\
              /// The model `{name}`, compiled from `{origin}` for `{target}`.\n\
@@ -88,30 +91,53 @@ impl Wrapper<'_> {
              impl {ty} {{\n    \
              /// The code generator that made the kernels.\n    \
              pub const BACKEND: &'static str = {backend:?};\n    \
-             /// What the kernels were compiled for.\n    \
-             pub const TARGET: &'static str = {target:?};\n{body}\n    \
-             /// Checks the program and its versions, and makes it ready to run.\n    \
+             /// What the kernels for the CPU were compiled for.\n    \
+             pub const TARGET: &'static str = {target:?};\n    \
+             /// The GPU architectures that there are kernels for.\n    \
+             pub const GPU_ARCHS: &'static [&'static str] = &[{gpu_archs}];\n{body}\n    \
+             /// Checks the program and its versions, and makes it ready to run: on the first GPU if there are kernels for it and this\n    \
+             /// machine can use it, otherwise on the CPU.\n    \
              ///\n    \
              /// # Errors\n    \
-             /// When it was compiled for another version of the runtime.\n    \
+             /// When it was compiled for another version of the runtime, or is damaged, or has kernels for GPUs and the runtime lacks the\n    \
+             /// feature `cuda`.\n    \
              pub fn new() -> Result<{ty}, {rt}::RuntimeError> {{\n        \
-             {ty}::with_config({rt}::vm::VmConfig::default())\n    \
+             {ty}::load(None, {rt}::vm::VmConfig::default())\n    \
              }}\n\n    \
-             /// As `new`, with limits or a thread pool.\n    \
+             /// As `new`, on this device: `Device::cpu()` or `Device::cuda(0)`.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// As for `new`, and when there are no kernels for the device or this machine cannot use it.\n    \
+             pub fn on(device: {rt}::Device) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::load(Some(device), {rt}::vm::VmConfig::default())\n    \
+             }}\n\n    \
+             /// As `new`, with limits or a thread pool. A CPU level in `config` asks for the CPU.\n    \
              ///\n    \
              /// # Errors\n    \
              /// As for `new`.\n    \
              pub fn with_config(config: {rt}::vm::VmConfig) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::load(None, config)\n    \
+             }}\n\n    \
+             /// As `on`, with limits or a thread pool.\n    \
+             ///\n    \
+             /// # Errors\n    \
+             /// As for `on`.\n    \
+             pub fn on_with_config(device: {rt}::Device, config: {rt}::vm::VmConfig) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
+             {ty}::load(Some(device), config)\n    \
+             }}\n\n    \
+             fn load(device: Option<{rt}::Device>, config: {rt}::vm::VmConfig) -> Result<{ty}, {rt}::RuntimeError> {{\n        \
              let model = {rt}::__linked_model! {{\n            \
              artifact: \"{name}.tvm\",\n            \
              library: {library:?},\n            \
              abi: {ABI_VERSION},\n            \
-             config: config,\n            \
-             {kernels}        \
+             device: device,\n            \
+             config: config,\n\
+             {tables}\
+             {gpu}        \
              }};\n        \
              Ok({ty}(model?))\n    \
              }}\n\n    \
-             /// The program behind the methods.\n    \
+             /// The program behind the methods, and the device that it runs on.\n    \
              pub fn model(&self) -> &{rt}::LinkedModel {{\n        \
              &self.0\n    \
              }}\n\
@@ -122,22 +148,26 @@ impl Wrapper<'_> {
         )
     }
 
-    /// The list of the kernels, or a list for each CPU level.
-    fn kernels(&self) -> String {
-        let list = |prefix: &str, max_lines: usize| {
-            let entry = |sig: &KernelSig| format!("({:?}, {prefix}_{})", sig.name, kernel_symbol(&sig.name));
-            lines(&self.exe.kernels.iter().map(entry).collect::<Vec<_>>(), "                ", max_lines)
-        };
+    /// The list of the kernels for each CPU level; a single list has no level.
+    fn tables(&self) -> String {
         let max_lines = MAX_LINES / self.units.len().max(1);
-        let mut levels = String::new();
-        for (level, prefix) in self.units {
-            let list = list(prefix, max_lines);
-            match level {
-                Some(level) => levels += &format!("            ({level:?}, [\n{list}            ]),\n"),
-                None => return format!("kernels: [\n{list}            ],\n"),
-            }
-        }
-        format!("levels: [\n{levels}            ],\n")
+        let table = |(level, prefix): &(Option<String>, String)| {
+            let entry = |sig: &KernelSig| format!("({:?}, {prefix}_{})", sig.name, kernel_symbol(&sig.name));
+            let entries: Vec<_> = self.exe.kernels.iter().map(entry).collect();
+            let list = lines(&entries, "                    ", max_lines);
+            format!("                ({}, [\n{list}                ]),\n", option(level.as_deref()))
+        };
+        let tables: String = self.units.iter().map(table).collect();
+        format!("            tables: [\n{tables}            ],\n")
+    }
+
+    /// The artifact for GPUs, and its kernels that run on the host.
+    fn gpu(&self) -> String {
+        let Some(gpu) = self.gpu else { return "            gpu: [],\n".into() };
+        let entries: Vec<_> =
+            gpu.on_host.iter().map(|(name, symbol)| format!("({name:?}, {symbol})")).collect();
+        let list = lines(&entries, "                ", MAX_LINES);
+        format!("            gpu: [{:?}, [\n{list}            ]],\n", gpu.file)
     }
 
     fn bounds(&self, out: &mut String, consts: &mut Scope) {
@@ -241,6 +271,11 @@ impl Wrapper<'_> {
         };
         (inputs, rets.into_iter().enumerate().map(output).collect())
     }
+}
+
+/// The text of the expression for `level`.
+pub(crate) fn option(level: Option<&str>) -> String {
+    level.map_or_else(|| "None".into(), |level| format!("Some({level:?})"))
 }
 
 /// Formats `items`, each followed by a comma, on at most `max_lines` lines.

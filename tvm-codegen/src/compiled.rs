@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tvm_core::ir::{AttrValue, BaseFunc, IRModule};
 use tvm_core::relax::analysis::type_dims;
 use tvm_core::relax::vm;
-use tvm_core::target::Target;
+use tvm_core::target::{Target, TargetKind};
 use tvm_core::tir::PrimFunc;
 use tvm_runtime::vm::{CodeObject, Executable, ObjectKind, Vm, VmConfig};
 use tvm_runtime::{DimBound, RuntimeModule, cpu_level_list, cpu_requirements};
@@ -109,7 +109,7 @@ impl Compiled {
     pub fn into_executable(mut self) -> Result<Executable, CodegenError> {
         self.require_cpu()?;
         if !self.programs.is_empty() {
-            let (units, host) = (self.units()?, self.host_unit()?);
+            let (units, host) = (self.units()?, self.host_unit(TargetKind::Host)?);
             // They are lowered, so their memory is free while kernels are compiled.
             self.programs = IRModule::new();
             if self.target.is_gpu() {
@@ -152,13 +152,14 @@ impl Compiled {
         Ok(())
     }
 
-    /// The kernels that run on the host although the target is a GPU, in the lowered form; `None` if there are none.
+    /// The kernels that run on the host although the target is a GPU, in the form lowered for the code generator `kind`; `None` if there
+    /// are none.
     ///
     /// # Errors
     /// When a tensor program is malformed.
-    pub fn host_unit(&self) -> Result<Option<KernelUnit>, CodegenError> {
+    pub fn host_unit(&self, kind: TargetKind) -> Result<Option<KernelUnit>, CodegenError> {
         let Some((_, host)) = by_place(&self.programs, &self.target) else { return Ok(None) };
-        let target = resolve(&self.target.of_host());
+        let target = resolve(&self.target.of_host().with_kind(kind));
         Ok(Some(KernelUnit { level: None, kernels: lowered(&host, &target)?, target }))
     }
 
@@ -198,8 +199,12 @@ impl Compiled {
     }
 }
 
-/// The kernels of the units, which are for GPUs; those with code that newer GPUs run have it as PTX as well, if none is above them.
-fn gpu_objects(units: &[KernelUnit]) -> Result<Vec<CodeObject>, CodegenError> {
+/// The kernels of `units`, which are for one GPU architecture each, in ascending order, as objects of an executable: machine code for each
+/// architecture, and PTX for the highest one whose code newer GPUs run.
+///
+/// # Errors
+/// When the target cannot express a tensor program, or there is no compiler of code for GPUs.
+pub fn gpu_objects(units: &[KernelUnit]) -> Result<Vec<CodeObject>, CodegenError> {
     let portable = |unit: &KernelUnit| unit.target.gpu_arch().is_some_and(|it| it.is_portable());
     let newest = units.iter().rposition(portable);
     let mut objects = Vec::new();

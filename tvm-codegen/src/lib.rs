@@ -19,7 +19,7 @@ mod position;
 mod report;
 
 pub use best::{BestTarget, for_own_gpu};
-pub use compiled::{Compiled, FunctionIo, Io, KernelUnit, compile_module, export_module};
+pub use compiled::{Compiled, FunctionIo, Io, KernelUnit, compile_module, export_module, gpu_objects};
 pub use cpu::cpu_features;
 pub use driver::{build, compile, emit, emit_lowered, emit_parts, lowered, resolve, signatures};
 pub use error::CodegenError;

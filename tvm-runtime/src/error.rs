@@ -11,7 +11,7 @@ use crate::artifact::ArtifactError;
 use crate::device::Device;
 use crate::dtype::DataType;
 use crate::vm::VerifyError;
-use notes::{archs, at, axis_note, buffer_note, dim_note, levels, message_note, one_of, quoted};
+use notes::{archs, at, axis_note, buffer_note, devices, dim_note, levels, message_note, one_of, quoted};
 
 /// Run-time errors.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -467,7 +467,7 @@ pub enum RuntimeError {
     },
     /// A program has no kernels for the GPU.
     #[error(
-        "{device} is of the architecture {own}, the program has kernels for {}\n  help: compile it for this one as well: `tvmc compile MODEL --target \"cuda -arch={}\"`",
+        "{device} is of the architecture {own}, the program has kernels for {}\n  help: compile it for this one as well: `tvmc compile MODEL --target \"cuda -arch={}\"`; in a build script, add it to `.gpu([..])`",
         .has.join(", "), archs(.own, .has)
     )]
     GpuArch {
@@ -477,6 +477,16 @@ pub enum RuntimeError {
         own: String,
         /// What the program has kernels for: `sm_80`, `PTX for sm_80`.
         has: Vec<String>,
+    },
+    /// No code for a device is embedded in the application.
+    #[error(
+        "the application has no code for {device}, only for {}\n  help: a build script embeds code for GPUs by `.gpu([\"sm_80\"])`; it runs on cuda:0", devices(.has)
+    )]
+    NoCode {
+        /// The device that was asked for.
+        device: Device,
+        /// The devices that there is code for.
+        has: Vec<Device>,
     },
     /// The kernels of a program are not for the CPU levels that it lists.
     #[error("malformed program: CPU levels: {message}")]

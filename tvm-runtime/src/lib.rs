@@ -76,7 +76,7 @@ pub use model::{ModelCall, ModelOutputs, ShapeOf};
 pub use model::{ModelInput, TypedTensor};
 pub use module::{ABI_SYMBOL, KernelTable, Library, LinkedModel, Module, ModuleLoader, RuntimeModule};
 #[doc(hidden)]
-pub use module::{Aligned, LinkedKernel};
+pub use module::{Aligned, EmbeddedGpu, EmbeddedKernel, EmbeddedModel, LinkedKernel};
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 pub use packed::{

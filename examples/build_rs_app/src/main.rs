@@ -36,6 +36,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rate = (RUNS * labels.len()) as f64 / start.elapsed().as_secs_f64();
 
     println!("model       {} ({})", Digits::TARGET, Digits::BACKEND);
+    println!("device      {}", model.model().device());
+    if let Some(reason) = model.model().no_gpu() {
+        println!("no GPU      {reason}");
+    }
     println!("kernel      {} ({})", Normalize::TARGET, normalize.cpu_level().unwrap_or("one CPU"));
     println!("accuracy    {accuracy:.4} ({right} of {})", labels.len());
     println!("speed       {rate:.0} images/s in batches of {}", labels.len());

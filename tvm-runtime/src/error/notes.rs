@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::device::Device;
 use crate::launch::gpu_arch;
 
 pub(super) fn dim_note(dim: &Option<Arc<str>>) -> String {
@@ -35,6 +36,11 @@ pub(super) fn archs(own: &str, has: &[String]) -> String {
     let mut all: Vec<&str> = known.chain([own]).collect();
     all.sort_by_key(|it| gpu_arch(it));
     all.join(",")
+}
+
+/// The devices that there is code for.
+pub(super) fn devices(has: &[Device]) -> String {
+    has.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The kernels that may have caused a fault.

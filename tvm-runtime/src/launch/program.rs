@@ -70,7 +70,7 @@ impl DeviceImage {
     }
 
     /// The code on `device`.
-    fn on(&self, device: Device) -> Result<Arc<LoadedCode>, RuntimeError> {
+    pub(crate) fn on(&self, device: Device) -> Result<Arc<LoadedCode>, RuntimeError> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, code)) = loaded.iter().find(|it| it.0 == device) {
             return Ok(code.clone());

@@ -108,11 +108,33 @@ fn add(
 }
 
 impl GpuPrograms {
-    /// The kernel of the signature `sig`.
+    /// Loads code on `device`, so that what the driver says about it is known before the first call. Each code of a program is for the
+    /// same driver and architecture, so one of them tells.
+    ///
+    /// # Errors
+    /// When the device has no code, or cannot be used, or its driver refuses the code.
+    pub(super) fn try_on(&self, device: Device) -> Result<(), RuntimeError> {
+        let id = usize::try_from(device.id).ok();
+        let code = match id.and_then(|id| self.choice.get(id)) {
+            Some(Ok(number)) => self.codes.get(*number),
+            Some(Err(err)) => return Err(err.clone()),
+            None => None,
+        };
+        match code.and_then(|it| it.values().next()) {
+            Some(program) => program.image.on(device).map(drop),
+            None => device.properties().map(drop),
+        }
+    }
+
+    /// The kernel of the signature `sig`; `None` if it runs on the host.
     ///
     /// # Safety
     /// The program does what the signature says: see [`Kernel::device`].
     pub(super) unsafe fn kernel(&self, sig: &KernelSig) -> Option<Kernel> {
+        // Without the feature there are none, and the application needs no code that launches them.
+        if !cfg!(feature = "cuda") {
+            return None;
+        }
         let symbol = kernel_symbol(&sig.name);
         let program = |programs: &BTreeMap<String, Program>| {
             let Program { image, kernels, failures, host } = programs.get(&symbol)?;

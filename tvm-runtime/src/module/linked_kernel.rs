@@ -5,11 +5,14 @@
 //! macro, [`__linked_kernel!`](crate::__linked_kernel). TVM counterpart: a system library (`runtime.SystemLib`).
 #![allow(unsafe_code, reason = "kernels are declared by a macro; the block says why it is sound")]
 
+use super::gpu::GpuPrograms;
+use super::place::{EmbeddedGpu, GPU, Place};
 use super::{KernelTable, Module};
 use crate::cpu::has;
-use crate::cpu_level::choose_cpu_level;
+use crate::cpu_level::{choose_cpu_level, lacks};
+use crate::device::Device;
 use crate::error::RuntimeError;
-use crate::kernel::{Kernel, KernelSig};
+use crate::kernel::{Backend, Kernel, KernelSig};
 
 /// A kernel that is linked into the application.
 #[doc(hidden)]
@@ -19,9 +22,60 @@ pub struct LinkedKernel {
     pub kernel: Kernel,
     /// The CPU level that it was compiled for, if there are several.
     pub level: Option<&'static str>,
+    /// Why it runs on the host although code for GPUs is embedded.
+    pub no_gpu: Option<RuntimeError>,
+}
+
+/// What a build script embeds of a kernel.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedKernel {
+    /// CPU features that the code of the lowest level needs.
+    pub features: &'static [&'static str],
+    /// The kernel for each CPU level that it was compiled for; a single table has no level.
+    pub tables: &'static [(Option<&'static str>, KernelTable)],
+    /// The kernel for GPUs.
+    pub gpu: Option<EmbeddedGpu>,
 }
 
 impl LinkedKernel {
+    /// Takes the kernel for `device`; `None` for GPUs if the first one can be used, otherwise the host. On the host, it is that of the CPU
+    /// level `wanted`, or else of the highest level that this machine has. A level asks for the host.
+    ///
+    /// # Errors
+    /// When no code for `device` is embedded or this machine cannot run it, no table has the level, the ABI version is another one, the
+    /// artifact is read and damaged, or code for GPUs is embedded and the feature `cuda` is off.
+    ///
+    /// # Safety
+    /// Each table has one kernel, which was compiled from one program of the signature `sig`, for its level: see
+    /// [`Module::from_table`]. So has the artifact; whoever made it is trusted as [`Executable::link`](crate::vm::Executable::link) says.
+    pub unsafe fn load_on(
+        sig: KernelSig,
+        embedded: &EmbeddedKernel,
+        device: Option<Device>,
+        wanted: Option<&str>,
+    ) -> Result<LinkedKernel, RuntimeError> {
+        let device = device.or_else(|| wanted.is_some().then(Device::cpu));
+        let no_gpu = match Place::choose(embedded.gpu, device)? {
+            Place::Host(no_gpu) => no_gpu,
+            Place::Gpu(program) => {
+                if program.exe.kernels.first() != Some(&sig) {
+                    let detail = "the kernel for GPUs has another one; compile it again".into();
+                    return Err(RuntimeError::Signature { func: sig.name.into(), detail });
+                }
+                if let Some(level) = wanted {
+                    return Err(lacks(level, &[]));
+                }
+                // SAFETY: promised by the caller.
+                let kernel = unsafe { kernel_of(sig, &program.on_host, &program.kernels)? };
+                return Ok(LinkedKernel { kernel, level: None, no_gpu: None });
+            }
+        };
+        // SAFETY: promised by the caller.
+        let linked = unsafe { LinkedKernel::load(sig, embedded.features, embedded.tables, wanted)? };
+        Ok(LinkedKernel { no_gpu, ..linked })
+    }
+
     /// Takes the kernel of the CPU level `wanted`, or else of the highest level that this machine has; a single table has no
     /// level. `features` are those of the lowest level.
     ///
@@ -29,9 +83,8 @@ impl LinkedKernel {
     /// When this machine lacks features, no table has the level, or the ABI version is another one.
     ///
     /// # Safety
-    /// Each table has one kernel, which was compiled from one program of the signature `sig`, for its level: see
-    /// [`Module::from_table`].
-    pub unsafe fn load(
+    /// As for [`LinkedKernel::load_on`].
+    unsafe fn load(
         sig: KernelSig,
         features: &[&str],
         tables: &[(Option<&'static str>, KernelTable)],
@@ -48,11 +101,25 @@ impl LinkedKernel {
         let no_table = || RuntimeError::CpuLevelList { message: "there is no table of kernels".into() };
         let (_, table) = table.ok_or_else(no_table)?;
         // SAFETY: promised by the caller.
-        let module = unsafe { Module::from_table(std::slice::from_ref(&sig), table)? };
-        let kernel = module.iter().next().cloned();
-        let kernel = kernel.ok_or(RuntimeError::NotFound { what: "kernel", names: vec![sig.name] })?;
-        Ok(LinkedKernel { kernel, level })
+        let kernel = unsafe { kernel_of(sig, table, &GpuPrograms::default())? };
+        Ok(LinkedKernel { kernel, level, no_gpu: None })
     }
+
+    /// The device that the kernel runs on, if its tensors are on the host.
+    pub fn device(&self) -> Device {
+        if self.kernel.backend() == Backend::Device { GPU } else { Device::cpu() }
+    }
+}
+
+/// The kernel of the signature `sig`.
+///
+/// # Safety
+/// As for [`LinkedKernel::load_on`].
+unsafe fn kernel_of(sig: KernelSig, table: &KernelTable, gpu: &GpuPrograms) -> Result<Kernel, RuntimeError> {
+    // SAFETY: promised by the caller.
+    let module = unsafe { Module::from_table_and(std::slice::from_ref(&sig), table, gpu)? };
+    let kernel = module.iter().next().cloned();
+    kernel.ok_or(RuntimeError::NotFound { what: "kernel", names: vec![sig.name] })
 }
 
 /// Includes the typed wrapper of a kernel that the build script compiled with `tvm_build::Kernel`: a struct that is named
@@ -69,8 +136,8 @@ macro_rules! include_kernel {
     };
 }
 
-/// Declares the entry points of a kernel, one for each CPU level, and loads one of them. Only wrappers generated by `tvm-build`
-/// may use it: the library must hold a kernel of this signature.
+/// Declares the entry points of a kernel, one for each CPU level, embeds its code for GPUs, and loads one of them. Only wrappers
+/// generated by `tvm-build` may use it: library and artifact must hold a kernel of this signature.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __linked_kernel {
@@ -79,14 +146,19 @@ macro_rules! __linked_kernel {
         abi: $abi:literal,
         signature: $signature:expr,
         features: [$($feature:literal),* $(,)?],
-        wanted: $wanted:expr,
-        tables: [$(($level:expr, $name:literal, $symbol:ident)),* $(,)?] $(,)?
+        device: $device:expr,
+        level: $wanted:expr,
+        tables: [$(($level:expr, $name:literal, $symbol:ident)),* $(,)?],
+        gpu: $gpu:tt $(,)?
     ) => {{
         $crate::__kernel_symbols!($library, [$($symbol),*]);
-        static TABLES: &[(Option<&str>, $crate::KernelTable)] =
-            &[$(($level, $crate::KernelTable { abi_version: $abi, entries: &[($name, $symbol)] })),*];
-        // SAFETY: the build script wrote library and signature from one program.
-        unsafe { $crate::LinkedKernel::load($signature, &[$($feature),*], TABLES, $wanted) }
+        static KERNEL: $crate::EmbeddedKernel = $crate::EmbeddedKernel {
+            features: &[$($feature),*],
+            tables: &[$(($level, $crate::__kernel_table!($abi, [($name, $symbol)]))),*],
+            gpu: $crate::__gpu_program!($library, $abi, $gpu),
+        };
+        // SAFETY: the build script wrote library, artifact and signature from one program.
+        unsafe { $crate::LinkedKernel::load_on($signature, &KERNEL, $device, $wanted) }
     }};
 }
 

@@ -10,6 +10,7 @@ mod library;
 mod link;
 mod linked;
 mod linked_kernel;
+mod place;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,11 +21,13 @@ use crate::abi::{ABI_VERSION, KernelFn};
 use crate::error::RuntimeError;
 use crate::kernel::{Kernel, KernelSig};
 
+use gpu::GpuPrograms;
 pub(crate) use import::load_imports;
 pub use import::{ModuleLoader, RuntimeModule};
 pub use library::{ABI_SYMBOL, Library};
-pub use linked::{Aligned, LinkedModel};
-pub use linked_kernel::LinkedKernel;
+pub use linked::{Aligned, EmbeddedModel, LinkedModel};
+pub use linked_kernel::{EmbeddedKernel, LinkedKernel};
+pub use place::EmbeddedGpu;
 
 /// Kernels by name, and imported modules. Cloning it clones one handle per kernel and import; iteration is over the kernels
 /// in the order of their names.
@@ -57,15 +60,29 @@ impl Module {
     /// # Safety
     /// Each entry point is a kernel of the ABI version in the table, and implements the signature of the same name.
     pub unsafe fn from_table(sigs: &[KernelSig], table: &KernelTable) -> Result<Module, RuntimeError> {
+        // SAFETY: promised by the caller.
+        unsafe { Module::from_table_and(sigs, table, &GpuPrograms::default()) }
+    }
+
+    /// As [`Module::from_table`]; kernels that are not in the table are looked up in `gpu`.
+    ///
+    /// # Safety
+    /// As for [`Module::from_table`], and the programs of `gpu` implement the signatures of their names.
+    unsafe fn from_table_and(
+        sigs: &[KernelSig],
+        table: &KernelTable,
+        gpu: &GpuPrograms,
+    ) -> Result<Module, RuntimeError> {
         let (expected, got) = (ABI_VERSION, table.abi_version);
         if expected != got {
             return Err(RuntimeError::AbiVersion { name: "linked-in kernels".into(), expected, got });
         }
         let keep: Arc<dyn Any + Send + Sync> = Arc::new(());
-        resolve(sigs, |sig| {
-            let (_, func) = table.entries.iter().find(|(name, _)| *name == sig.name)?;
+        resolve(sigs, |sig| match table.entries.iter().find(|(name, _)| *name == sig.name) {
             // SAFETY: promised by the caller; the code is part of the application.
-            Some(unsafe { Kernel::native(sig.clone(), *func, keep.clone()) })
+            Some((_, func)) => Some(unsafe { Kernel::native(sig.clone(), *func, keep.clone()) }),
+            // SAFETY: promised by the caller.
+            None => unsafe { gpu.kernel(sig) },
         })
     }
 

@@ -168,3 +168,58 @@ fn other_versions_are_named() {
     let none = KernelTable { entries: &[], ..TABLE };
     assert_eq!(load(program().save().unwrap(), &none).unwrap_err().to_string(), "not found: kernel `add`");
 }
+
+/// Where a model runs; `gpu` says whether a program for GPUs is embedded.
+fn load_on(gpu: bool, device: Option<Device>, config: VmConfig) -> Result<LinkedModel, RuntimeError> {
+    let on_host = KernelTable { entries: &[], ..TABLE };
+    let gpu = gpu.then_some(EmbeddedGpu { artifact: b"damaged", on_host });
+    let tables = Box::leak(Box::new([(None, TABLE)]));
+    let model = EmbeddedModel { artifact: program().save()?.leak(), tables, gpu };
+    // SAFETY: `add` does what the program's signature says.
+    unsafe { LinkedModel::load_on(&model, device, config) }
+}
+
+#[test]
+fn a_device_is_chosen() {
+    let config = VmConfig::default;
+    for (gpu, device) in [(false, None), (false, Some(Device::cpu())), (true, Some(Device::cpu()))] {
+        let model = load_on(gpu, device, config()).unwrap();
+        assert!(model.device() == Device::cpu() && model.no_gpu().is_none());
+    }
+    let elsewhere = [Device::cuda(0), Device::cuda(1), Device::cuda(-1), Device::virtual_cpu(1)];
+    for (gpu, device) in
+        elsewhere.map(|it| (false, it)).into_iter().chain(elsewhere[1..].iter().map(|it| (true, *it)))
+    {
+        let err = load_on(gpu, Some(device), config()).unwrap_err();
+        let has: &[Device] = if gpu { &[Device::cpu(), Device::cuda(0)] } else { &[Device::cpu()] };
+        assert!(
+            matches!(&err, RuntimeError::NoCode { device: it, has: all } if (*it, &all[..]) == (device, has)),
+            "{err}"
+        );
+    }
+    let message = load_on(false, Some(Device::cuda(0)), config()).unwrap_err().to_string();
+    let expected = "the application has no code for cuda:0, only for cpu:0\n  help: a build script embeds code for GPUs by \
+                    `.gpu([\"sm_80\"])`; it runs on cuda:0";
+    assert_eq!(message, expected);
+    // A CPU level asks for the host, and this program has none.
+    let level = VmConfig { cpu_level: Some("x86-64".into()), ..config() };
+    assert!(matches!(load_on(true, None, level), Err(RuntimeError::CpuLevel { .. })));
+}
+
+/// Code for GPUs that cannot be used because of how the application was built is an error, and one of the machine is none.
+#[test]
+fn what_hides_code_for_gpus() {
+    for device in [None, Some(Device::cuda(0))] {
+        let res = load_on(true, device, VmConfig::default());
+        if cfg!(not(feature = "cuda")) {
+            let err = res.unwrap_err();
+            assert!(matches!(err, RuntimeError::Unsupported { feature: "cuda", .. }), "{err}");
+        } else if Device::cuda(0).exists() {
+            assert!(matches!(res, Err(RuntimeError::Artifact(_))), "{res:?}");
+        } else if device.is_some() {
+            assert!(matches!(res, Err(RuntimeError::DeviceFailure { .. })), "{res:?}");
+        } else {
+            assert!(matches!(res.unwrap().no_gpu(), Some(RuntimeError::DeviceFailure { .. })));
+        }
+    }
+}
