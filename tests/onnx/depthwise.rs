@@ -121,8 +121,8 @@ impl Case {
         attrs
     }
 
-    /// `Conv` of what is dequantised, that quantised, `QLinearConv` and `ConvInteger` give what whole numbers give, on all
-    /// executors, for constant and symbolic extents. `reads_bytes`: the first one convolves bytes.
+    /// `Conv` between `DequantizeLinear` and `QuantizeLinear`, and one of `Conv` alone, `QLinearConv` and `ConvInteger`, which the seed
+    /// chooses, give what sums of whole numbers give, for constant and symbolic extents. `reads_bytes`: the first convolves bytes.
     fn check(&self, seed: u64, reads_bytes: bool) {
         let mut rng = Rng::new(seed);
         let (x, w) = (
@@ -142,25 +142,22 @@ impl Case {
             .collect();
         let data = tensor(&x, &self.data, self.dtypes[0]);
         let fixed = self.data.map(|it| it.to_string()).join(" ");
-        for extents in [fixed, format!("n {} h w", self.data[1])] {
-            let given = [
-                ("Conv", values.clone(), true),
-                ("quantised", bytes.clone(), true),
-                ("QLinearConv", bytes.clone(), false),
-                ("ConvInteger", sums.iter().map(|it| *it as f64).collect(), false),
-            ];
-            for (form, want, is_conv) in given {
-                let model = self.model(form, &w, &bias, &extents);
-                let text = import_proto(&model, None, &ImportOptions::default()).unwrap().to_string();
-                if is_conv {
-                    let mixed = text.contains("out_dtype = f32");
-                    assert_eq!(mixed, reads_bytes, "{form}, {extents}: {text}");
-                }
-                for target in targets() {
-                    let got = run(&compiled(&model, &target).unwrap(), std::slice::from_ref(&data));
-                    assert_eq!(got[0].shape(), shape, "{form} of {extents} on {target}");
-                    assert_eq!(got[0].to_f64s().unwrap(), want, "{form} of {extents} on {target}");
-                }
+        let whole: Vec<f64> = sums.iter().map(|sum| *sum as f64).collect();
+        let quantised = ("quantised", &bytes);
+        let others = [("Conv", &values), ("QLinearConv", &bytes), ("ConvInteger", &whole)];
+        let other = others[seed as usize % others.len()];
+        let symbolic = format!("n {} h w", self.data[1]);
+        let of_symbolic = if seed % 2 == 0 { quantised } else { other };
+        for ((form, want), extents) in [(quantised, &fixed), (other, &fixed), (of_symbolic, &symbolic)] {
+            let model = self.model(form, &w, &bias, extents);
+            let text = import_proto(&model, None, &ImportOptions::default()).unwrap().to_string();
+            if form == "quantised" {
+                assert_eq!(text.contains("out_dtype = f32"), reads_bytes, "{extents}: {text}");
+            }
+            for target in targets() {
+                let got = run(&compiled(&model, &target).unwrap(), std::slice::from_ref(&data));
+                assert_eq!(got[0].shape(), shape, "{form} of {extents} on {target}");
+                assert_eq!(got[0].to_f64s().unwrap(), *want, "{form} of {extents} on {target}");
             }
         }
     }
@@ -237,7 +234,13 @@ fn depthwise_convolutions_of_bytes() {
         Case { data: [1, 2, 6, 6], auto_pad: "VALID", strides: [3, 2], ..Case::default() },
         Case { dtypes: [DataType::I8, DataType::I8], zero: -128, exponents: scales(16), ..Case::default() },
         Case { dtypes: [DataType::I8, DataType::U8], weight_zeros: vec![131], ..Case::default() },
-        Case { data: [1, 21, 7, 7], weight_zeros: zeros(21), exponents: scales(21), zero: 9, ..Case::default() },
+        Case {
+            data: [1, 21, 7, 7],
+            weight_zeros: zeros(21),
+            exponents: scales(21),
+            zero: 9,
+            ..Case::default()
+        },
     ];
     for (seed, case) in cases.iter().enumerate() {
         case.check(seed as u64, true);
@@ -264,5 +267,85 @@ fn large_windows_are_exact() {
         assert_eq!(got[0].shape(), shape);
         let want: Vec<f64> = sums.iter().map(|it| *it as f64).collect();
         assert_eq!(got[0].to_f64s().unwrap(), want, "{target}");
+    }
+}
+
+/// Convolutions of bytes in blocks of channels, depthwise ones after them, and what takes the bytes after those: a residual, a pooling,
+/// and a shuffle of channels joined with floats. `floats`: what is dequantised is multiplied by an input, 1, before it is convolved, so that
+/// floats are.
+fn network(channels: i64, zero: u8, floats: bool) -> tvm_onnx::proto::ModelProto {
+    let mut nodes = vec![];
+    let mut convolved = |x: &str, w: &str, to: &str, attrs: Vec<AttributeProto>| {
+        let mut data = format!("{x}_d");
+        nodes.push(node("DequantizeLinear", &format!("{x} s z"), &data, vec![]));
+        if floats {
+            nodes.push(node("Mul", &format!("{data} one"), &format!("{to}_f"), vec![]));
+            data = format!("{to}_f");
+        }
+        nodes.push(node("DequantizeLinear", &format!("{w} t"), &format!("{to}_w"), vec![int("axis", 0)]));
+        nodes.push(node("Conv", &format!("{data} {to}_w"), &format!("{to}_c"), attrs));
+        nodes.push(node("QuantizeLinear", &format!("{to}_c s z"), to, vec![]));
+    };
+    let depthwise =
+        |strides: i64| vec![int("group", channels), ints("pads", &[1; 4]), ints("strides", &[strides; 2])];
+    convolved("q", "first", "a", vec![]);
+    convolved("a", "windows", "b", depthwise(1));
+    convolved("b", "windows", "c", depthwise(2));
+    convolved("c", "second", "d", vec![]);
+    nodes.extend([
+        node("DequantizeLinear", "b s z", "b_r", vec![]),
+        node("DequantizeLinear", "a s z", "a_r", vec![]),
+        node("Add", "a_r b_r", "sum", vec![]),
+        node("QuantizeLinear", "sum s z", "residual", vec![]),
+        node("AveragePool", "b_r", "mean", vec![ints("kernel_shape", &[2, 2]), ints("strides", &[2, 2])]),
+        node("DequantizeLinear", "d s z", "d_r", vec![]),
+        node("Concat", "mean d_r", "joined", vec![int("axis", 1)]),
+        node("Reshape", "joined halves", "apart", vec![]),
+        node("Transpose", "apart", "turned", vec![ints("perm", &[0, 2, 1, 3, 4])]),
+        node("Reshape", "turned whole", "shuffled", vec![]),
+        node("QuantizeLinear", "shuffled s z", "y", vec![]),
+    ]);
+    let mut rng = Rng::new(channels as u64);
+    let mut weights = |shape: &[i64], most: i64| {
+        let values: Vec<i64> = (0..shape.iter().product()).map(|_| rng.range(-most, most)).collect();
+        tensor(&values, shape, DataType::I8)
+    };
+    let longs = |values: &[i64]| tensor(values, &[values.len() as i64], DataType::I64);
+    let model = model(17, nodes)
+        .typed("q", DataType::U8, &format!("n {channels} 8 10"))
+        .constant("s", &Tensor::scalar(0.0625f32))
+        .constant("z", &Tensor::scalar(zero))
+        .constant("t", &Tensor::scalar(0.015625f32))
+        .constant("first", &weights(&[channels, channels, 1, 1], 15))
+        .constant("windows", &weights(&[channels, 1, 3, 3], 60))
+        .constant("second", &weights(&[channels, channels, 1, 1], 15))
+        .constant("halves", &longs(&[-1, 2, channels, 4, 5]))
+        .constant("whole", &longs(&[-1, 2 * channels, 4, 5]));
+    let model = if floats { model.input("one", "") } else { model };
+    model.output("residual").output("y")
+}
+
+/// Scales are powers of two and numbers small, so that floats are exact.
+#[test]
+fn networks_of_bytes_give_what_floats_give() {
+    for (channels, zero) in [(16, 0), (24, 128), (9, 3), (40, 0)] {
+        let mut rng = Rng::new(channels as u64);
+        let numbers: Vec<i64> = (0..2 * channels * 80).map(|_| rng.range(0, 255)).collect();
+        let data = tensor(&numbers, &[2, channels, 8, 10], DataType::U8);
+        let of_floats = network(channels, zero, true);
+        let text = import_proto(&of_floats, None, &ImportOptions::default()).unwrap().to_string();
+        assert!(!text.contains("out_dtype"), "{text}");
+        let exact = compiled(&of_floats, &Target::interpreter()).unwrap();
+        let want = run(&exact, &[data.clone(), Tensor::scalar(1f32)]);
+        // Not all are at a limit.
+        let inside = |it: &&u8| (1..255).contains(*it);
+        assert!(want.iter().all(|it| it.to_vec::<u8>().unwrap().iter().filter(inside).count() > 100));
+        let of_bytes = network(channels, zero, false);
+        let text = import_proto(&of_bytes, None, &ImportOptions::default()).unwrap().to_string();
+        assert_eq!(text.matches("out_dtype = f32").count(), 2, "{text}");
+        for target in targets() {
+            let got = run(&compiled(&of_bytes, &target).unwrap(), std::slice::from_ref(&data));
+            assert_eq!(got, want, "{channels} channels, zero point {zero}, on {target}");
+        }
     }
 }
