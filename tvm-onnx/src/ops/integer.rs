@@ -43,7 +43,8 @@ pub(super) fn note(node: &mut Node<'_, '_>, value: &Arg) -> Result<(), OnnxError
         None => None,
     };
     let single = scale.shape().len() <= 1 && scale.dtype() == DataType::F32;
-    if !single || node.dtype(value)? != DataType::F32 || node.int_or("block_size", 0)? != 0 {
+    let of_scales = zero.as_ref().is_none_or(|it| it.len() == 1 || it.len() == scale.len());
+    if !single || !of_scales || node.dtype(value)? != DataType::F32 || node.int_or("block_size", 0)? != 0 {
         return Ok(());
     }
     let rank = node.rank(&numbers)?;

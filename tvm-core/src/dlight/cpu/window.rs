@@ -1,9 +1,10 @@
 //! Reductions over small windows in which no operand is used by many results: depthwise convolutions and pooling.
 //!
 //! A tile of the result of a few rows and one or two vectors stays in registers, and the loops over the window are unrolled
-//! around it: a vector that several rows of the tile read is loaded once. Windows run column by column, so that few
-//! vectors are needed at a time. If another block computes what the window reads, as padding does, it is computed there for
-//! one image, or a band of its rows, at a time, which stays in a cache.
+//! around it: a vector that several rows of the tile read is loaded once. Vectors of channels are taken one at a time, so that
+//! the weights of a window stay in registers as well. Windows run column by column, so that few vectors are needed at a time. If
+//! another block computes what the window reads, as padding does, it is computed there for one image, or a band of its rows, at a
+//! time, which stays in a cache.
 
 use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
@@ -40,7 +41,7 @@ struct Window {
     images: usize,
     /// Terms of a sum.
     terms: i64,
-    /// True if windows do not overlap along the contiguous axis: its elements are channels.
+    /// True if windows do not overlap along the contiguous axis, as along channels.
     apart: bool,
 }
 
@@ -166,7 +167,7 @@ fn scheduled(
     let columns =
         info.axes[window.column].extent.as_int().map_or(vectors * lanes, |it| it.min(vectors * lanes));
     let columns = masked_lanes(info, window, machine).unwrap_or(columns);
-    // Those that are read and computed one after the other.
+    // Vectors of channels, whose bands are computed one after the other.
     let panels = match info.axes[window.column].extent.as_int() {
         Some(extent) if window.apart => (extent / columns).max(1),
         _ => 1,
