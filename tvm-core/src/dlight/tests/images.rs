@@ -41,7 +41,8 @@ fn strided_pixels_of_plain_images_are_picked_first() {
     assert_eq!(got, [("pixels", "spatial"), ("conv2d", "contraction")]);
 }
 
-/// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents.
+/// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents. Padding in front of
+/// depthwise windows with strides is only computed in bands where the extents are constant.
 #[test]
 fn symbolic_images_have_the_rules_of_constant_ones() {
     let dims = || ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
@@ -59,7 +60,9 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
             let func = strided(size.clone(), depthwise);
             let (_, applied) = schedule(&func, &MACHINE).unwrap();
             let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
-            assert_eq!(got, [("pad_temp", "spatial"), ("conv2d", rule)], "{func}");
+            let is_constant = size.iter().all(|extent| extent.as_int().is_some());
+            let want = [("pad_temp", "window"), ("pad_temp", "spatial"), ("conv2d", rule)];
+            assert_eq!(got, if is_constant && depthwise { &want[..1] } else { &want[1..] }, "{func}");
         }
     }
 }
