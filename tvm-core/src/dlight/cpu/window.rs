@@ -169,7 +169,7 @@ fn scheduled(
     let columns = masked_lanes(info, window, machine).unwrap_or(columns);
     // Vectors of channels, whose bands are computed one after the other.
     let panels = match info.axes[window.column].extent.as_int() {
-        Some(extent) if window.apart => (extent / columns).max(1),
+        Some(extent) if window.apart => (extent / columns.max(1)).max(1),
         _ => 1,
     };
     let most = if machine.vector_registers >= 32 { 8 } else { 4 } / vectors;
