@@ -142,7 +142,7 @@ impl Case {
         let others = [("Conv", &values), ("QLinearConv", &bytes), ("ConvInteger", &whole)];
         let other = others[seed as usize % others.len()];
         let symbolic = format!("n {} h w", self.data[1]);
-        let of_symbolic = if seed % 2 == 0 { quantised } else { other };
+        let of_symbolic = if seed.is_multiple_of(2) { quantised } else { other };
         for ((form, want), extents) in [(quantised, &fixed), (other, &fixed), (of_symbolic, &symbolic)] {
             let model = self.model(form, &w, &bias, extents);
             let text = import_proto(&model, None, &ImportOptions::default()).unwrap().to_string();
