@@ -5,6 +5,7 @@
 mod attention;
 mod build;
 mod control;
+mod depthwise;
 mod einsum;
 #[path = "../cuda/emulated.rs"]
 mod emulated;

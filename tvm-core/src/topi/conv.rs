@@ -58,9 +58,9 @@ impl ConvLayouts {
     }
 }
 
-/// Convolution: a padding stage when there is padding, a stage that makes words of the data if the weights are words of `i32`, then
-/// one block with the axes of the result and reduction axes: the axes of the weights in their order, without the output
-/// channels.
+/// Convolution: a padding stage when there is padding, a stage that casts integers if floats are summed, a stage that makes words of
+/// the data if the weights are words of `i32`, then one block with the axes of the result and reduction axes: the axes of the
+/// weights in their order, without the output channels.
 pub fn conv(
     name: &str,
     x: &TensorExpr,
@@ -72,6 +72,7 @@ pub fn conv(
 ) -> TensorExpr {
     let (letters, kernel_letters) = (&layouts.letters, &layouts.kernel_letters());
     let groups = Groups::of(params, layouts, shape);
+    let wide = accumulator(dtype);
     if let Some(extents) =
         pointwise_image(x, weight, params, layouts, groups.as_ref(), shape).filter(|_| x.dtype() == dtype)
     {
@@ -94,6 +95,9 @@ pub fn conv(
         x.clone()
     };
     let dot = words::dot(x.dtype(), weight.dtype());
+    // A stage, as several terms read each element.
+    let converted = dot.is_none() && x.dtype().is_integer() && wide.is_float();
+    let x = if converted { &super::map("converted", x, |it| it.cast(wide)) } else { x };
     let words = dot.and_then(|_| layouts.data_of_words(x.dtype()));
     let (x, data) = match &words {
         Some((words, axis)) => (&words_of(name, x, *axis), words),
@@ -103,7 +107,6 @@ pub fn conv(
         .map(|(i, axis)| (axis.letter != 'O').then(|| reduce_axis(&axis_name(axis), weight.dim(i))))
         .collect();
     let out_dims = layouts.out.undivided_shape(letters, shape);
-    let wide = accumulator(dtype);
     let sums_name = if groups.is_some() { format!("{name}_sums") } else { name.to_string() };
     let outer: Vec<PrimExpr> = groups.as_ref().map_or(shape.to_vec(), |it| it.shape(shape));
     let sums = compute(&sums_name, outer.clone(), &[x, weight], |axes_of_sums| {

@@ -9,6 +9,7 @@ use tvm_core::relax::Arg;
 use tvm_runtime::{DataType, Tensor};
 
 use super::conv::{self, Convolution};
+use super::depthwise;
 use crate::error::OnnxError;
 use crate::node::Node;
 
@@ -42,7 +43,8 @@ pub(super) fn note(node: &mut Node<'_, '_>, value: &Arg) -> Result<(), OnnxError
         None => None,
     };
     let single = scale.shape().len() <= 1 && scale.dtype() == DataType::F32;
-    if !single || node.dtype(value)? != DataType::F32 || node.int_or("block_size", 0)? != 0 {
+    let of_scales = zero.as_ref().is_none_or(|it| it.len() == 1 || it.len() == scale.len());
+    if !single || !of_scales || node.dtype(value)? != DataType::F32 || node.int_or("block_size", 0)? != 0 {
         return Ok(());
     }
     let rank = node.rank(&numbers)?;
@@ -64,6 +66,11 @@ impl Quantized {
         }
     }
 
+    /// The numbers and their zero points.
+    fn operand(&self) -> (&Arg, Option<&Tensor>) {
+        (&self.numbers, self.zero.as_ref())
+    }
+
     /// The zero point and the scale of `u8`, if they are those of all elements.
     fn of_all(&self, node: &Node<'_, '_>) -> Option<(i64, f32)> {
         let zero = zero_of(node, &self.numbers, self.zero.as_ref())?;
@@ -81,14 +88,18 @@ impl Quantized {
     /// Constant weights of `i8` with the zero point 0, and the scale of each element of `axis`.
     fn weights(&self, axis: usize) -> Option<(Tensor, Vec<f32>)> {
         let weights = weights_of(&self.numbers, self.zero.as_ref())?;
-        let extent = usize::try_from(*weights.shape().get(axis)?).ok()?;
+        Some((weights, self.scales(axis)?))
+    }
+
+    /// The scale of each element of `axis` of constant weights.
+    fn scales(&self, axis: usize) -> Option<Vec<f32>> {
+        let extent = usize::try_from(*self.numbers.as_const()?.shape().get(axis)?).ok()?;
         let scales = self.scale.to_vec::<f32>().ok()?;
-        let scales = match scales[..] {
-            [scale] => vec![scale; extent],
-            _ if self.axis == axis && scales.len() == extent => scales,
-            _ => return None,
-        };
-        Some((weights, scales))
+        match scales[..] {
+            [scale] => Some(vec![scale; extent]),
+            _ if self.axis == axis && scales.len() == extent => Some(scales),
+            _ => None,
+        }
     }
 }
 
@@ -142,6 +153,12 @@ fn weights_of(numbers: &Arg, zero: Option<&Tensor>) -> Option<Tensor> {
 /// The convolution of inputs 0 and 1, without bias; `None` if they are no bytes.
 pub(super) fn convolved(node: &mut Node<'_, '_>) -> Result<Option<Arg>, OnnxError> {
     let (Some(x), Some(w)) = (node.quantized(0), node.quantized(1)) else { return Ok(None) };
+    if let (&[scale], Some(scales)) = (&x.scale.to_vec::<f32>()?[..], w.scales(0))
+        && let Some(sums) = depthwise::sums(node, x.operand(), w.operand())?
+    {
+        let shape = depthwise::along_channels(scales.len() as i64, node.rank(&sums)?);
+        return scaled(node, sums, (scale, scales), &shape).map(Some);
+    }
     let (Some((zero, scale)), Some((weights, scales))) = (x.of_all(node), w.weights(0)) else {
         return Ok(None);
     };
@@ -163,6 +180,9 @@ pub(super) fn convolved_numbers(
         None => Some(None),
     };
     let (Some(x_zero), Some(w_zero)) = (zero(x_zero), zero(w_zero)) else { return Ok(None) };
+    if let Some(sums) = depthwise::sums(node, (&x, x_zero.as_ref()), (&w, w_zero.as_ref()))? {
+        return node.cast(&sums, DataType::I32).map(Some);
+    }
     match (zero_of(node, &x, x_zero.as_ref()), weights_of(&w, w_zero.as_ref())) {
         (Some(zero), Some(weights)) => sums_of_windows(node, x, zero, weights),
         _ => Ok(None),

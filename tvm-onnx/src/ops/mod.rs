@@ -10,6 +10,7 @@ mod attention;
 mod bilinear;
 mod control;
 mod conv;
+mod depthwise;
 mod det;
 mod einsum;
 mod elementwise;

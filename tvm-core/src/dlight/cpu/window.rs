@@ -1,9 +1,10 @@
 //! Reductions over small windows in which no operand is used by many results: depthwise convolutions and pooling.
 //!
 //! A tile of the result of a few rows and one or two vectors stays in registers, and the loops over the window are unrolled
-//! around it: a vector that several rows of the tile read is loaded once. Windows run column by column, so that few
-//! vectors are needed at a time. If another block computes what the window reads, as padding does, it is computed there for
-//! one image, or a band of its rows, at a time, which stays in a cache.
+//! around it: a vector that several rows of the tile read is loaded once. Vectors of channels are taken one at a time, so that
+//! the weights of a window stay in registers as well. Windows run column by column, so that few vectors are needed at a time. If
+//! another block computes what the window reads, as padding does, it is computed there for one image, or a band of its rows, at a
+//! time, which stays in a cache.
 
 use super::{parallel, unroll_phases};
 use crate::dlight::Rule;
@@ -40,6 +41,8 @@ struct Window {
     images: usize,
     /// Terms of a sum.
     terms: i64,
+    /// True if windows do not overlap along the contiguous axis, as along channels.
+    apart: bool,
 }
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
@@ -59,7 +62,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let bytes = info.store.as_ref().map_or(1, |store| i64::from(store.buffer.dtype.bits() / 8).max(1));
     let own = info.axes.get(window.images..).unwrap_or_default();
     let size = own.iter().try_fold(bytes, |size, axis| size.checked_mul(axis.extent.as_int()?));
-    if window.images == 0 || size.is_some_and(|size| size as u64 > machine.l2_bytes / 2) {
+    if window.images == 0 {
         return Ok(None);
     }
     let text = scheduled(s, &reader, &window, Some((info, size)), machine)?;
@@ -142,7 +145,8 @@ fn window(s: &Schedule, info: &BlockInfo) -> Option<Window> {
     let row = (0..info.axes.len())
         .filter(spatial)
         .rfind(|&i| i != column && overlaps(&info.axes[i]) && !info.axes[i].extent.is_const(1))?;
-    Some(Window { column, row, images, terms })
+    let apart = !overlaps(&info.axes[column]);
+    Some(Window { column, row, images, terms, apart })
 }
 
 /// Schedules the window in tiles, and computes a producer per image of so many bytes, or per band of rows of it. Where the size
@@ -157,14 +161,33 @@ fn scheduled(
     let Some(store) = &info.store else { return Ok(None) };
     let lanes = i64::from(machine.lanes(store.buffer.dtype));
     let vectors = match info.axes[window.column].extent.as_int() {
-        Some(extent) if extent <= lanes => 1,
+        Some(extent) if extent <= lanes || window.apart => 1,
         _ => 2,
     };
     let columns =
         info.axes[window.column].extent.as_int().map_or(vectors * lanes, |it| it.min(vectors * lanes));
     let columns = masked_lanes(info, window, machine).unwrap_or(columns);
+    // Vectors of channels, whose bands are computed one after the other.
+    let panels = match info.axes[window.column].extent.as_int() {
+        Some(extent) if window.apart => (extent / columns.max(1)).max(1),
+        _ => 1,
+    };
     let most = if machine.vector_registers >= 32 { 8 } else { 4 } / vectors;
     let rows = rows_of(info.axes[window.row].extent.as_int(), most);
+    let tile = if window.row == window.images { rows } else { 1 };
+    // What is computed at a time of the producer.
+    let of_bands = match producer {
+        Some((_, None)) => Some([None, Some((BAND_ROWS / tile).max(1))]),
+        Some((_, Some(bytes))) => {
+            let bytes = bytes / panels;
+            let bands = bands(&info.axes[window.images], tile, bytes, machine);
+            if (bytes / bands) as u64 > machine.l2_bytes / 2 {
+                return Ok(None);
+            }
+            (bands > 1).then_some([Some(bands), None])
+        }
+        None => None,
+    };
     let block = s.block(&info.name)?;
     let write = s.cache_write(block, 0, Scope::Local)?;
     inline_epilogue(s, info)?;
@@ -175,19 +198,12 @@ fn scheduled(
             reduce.insert(0, it);
         } else if i == window.column {
             let [panel, vector] = s.split(it, [None, Some(columns)])?;
-            outer.push(panel);
+            if window.apart && producer.is_some() { &mut images } else { &mut outer }.push(panel);
             inner.push(vector);
         } else if i == window.row || i == window.images {
             let size = if i == window.row { rows } else { 1 };
             let [tile, row] = s.split(it, [None, Some(size)])?;
-            let of_bands = match producer.filter(|_| i == window.images) {
-                Some((_, None)) => Some([None, Some((BAND_ROWS / size).max(1))]),
-                Some((_, Some(bytes))) => Some(bands(axis, size, bytes, machine))
-                    .filter(|&bands| bands > 1)
-                    .map(|bands| [Some(bands), None]),
-                None => None,
-            };
-            if let Some(of_bands) = of_bands {
+            if let Some(of_bands) = of_bands.filter(|_| i == window.images) {
                 let [band, tile] = s.split(tile, of_bands)?;
                 images.push(band);
                 outer.push(tile);
@@ -239,12 +255,14 @@ fn scheduled(
 }
 
 /// The number of bands of the axis, in whole tiles of `size`, for which the part of an image of `bytes` stays in the
-/// first-level cache.
+/// first-level cache, or comes nearest to it with two tiles in a band.
 fn bands(axis: &Axis, size: i64, bytes: i64, machine: &Machine) -> i64 {
     let Some(extent) = axis.extent.as_int().filter(|extent| extent % size == 0) else { return 1 };
     let cache = (machine.l1_bytes as i64 * 2 / 3).max(1);
     let (tiles, least) = (extent / size, (bytes + cache - 1) / cache);
-    (least.max(1)..=tiles / 2).find(|bands| tiles % bands == 0).unwrap_or(1)
+    let mut counts = (1..=tiles / 2).filter(|bands| tiles % bands == 0);
+    let most = counts.clone().next_back().unwrap_or(1);
+    counts.find(|&bands| bands >= least).unwrap_or(most)
 }
 
 /// The number of rows of a tile: at most `most`, and as few rows as possible left over.

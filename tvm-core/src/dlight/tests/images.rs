@@ -41,7 +41,8 @@ fn strided_pixels_of_plain_images_are_picked_first() {
     assert_eq!(got, [("pixels", "spatial"), ("conv2d", "contraction")]);
 }
 
-/// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents.
+/// Images of symbolic size, and such that are results of windows themselves: the rules are those of constant extents. Padding in front of
+/// depthwise windows with strides is only computed in bands where the extents are constant.
 #[test]
 fn symbolic_images_have_the_rules_of_constant_ones() {
     let dims = || ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
@@ -59,8 +60,49 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
             let func = strided(size.clone(), depthwise);
             let (_, applied) = schedule(&func, &MACHINE).unwrap();
             let got: Vec<_> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
-            assert_eq!(got, [("pad_temp", "spatial"), ("conv2d", rule)], "{func}");
+            let is_constant = size.iter().all(|extent| extent.as_int().is_some());
+            let want = [("pad_temp", "window"), ("pad_temp", "spatial"), ("conv2d", rule)];
+            assert_eq!(got, if is_constant && depthwise { &want[..1] } else { &want[1..] }, "{func}");
         }
+    }
+}
+
+/// Depthwise windows over blocks of channels: a tile is one vector of channels, and bytes become floats in bands of rows of one vector
+/// beside the windows that read them, also where no image fits a cache.
+#[test]
+fn depthwise_windows_of_bytes_are_converted_in_bands() {
+    let params = |stride: i64, pad: i64| ConvParams {
+        strides: vec![stride; 2],
+        pad_before: vec![pad; 2],
+        pad_after: vec![pad; 2],
+        dilation: vec![1; 2],
+        groups: 64,
+    };
+    for (size, stride, pad, tile, band) in [
+        (56, 1, 1, 8, "0..56"),
+        (112, 2, 1, 8, "0..112"),
+        // Images as a whole, for each of two blocks of two vectors.
+        (14, 1, 1, 7, "0..4"),
+        (14, 1, 0, 6, "0..4"),
+        (13, 1, 1, 7, "0..4"),
+    ] {
+        let out = (size + 2 * pad - 3) / stride + 1;
+        let [data, kernel, out_layout] = ["NCHW32c", "OIHW32o", "NCHW32c"].map(|it| it.parse().unwrap());
+        let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };
+        let x = placeholder("x", [1, 2, size, size, 32].map(PrimExpr::index), DataType::U8);
+        let weight = input("weight", &[2, 1, 3, 3, 32].map(PrimExpr::index));
+        let shape = [1, 2, out, out, 32].map(PrimExpr::index);
+        let conv = topi::conv("conv", &x, &weight, &params(stride, pad), &layouts, &shape, DataType::F32);
+        let func = create_prim_func("f", &[x, weight], &[conv]).unwrap();
+        let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+        let rules: Vec<(&str, &str)> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+        assert_eq!(rules, [("converted", "window")], "{size}: {scheduled}");
+        let want = format!("tile {tile}x16 of windows of 9, inside of `conv`");
+        assert_eq!(applied[0].parameters, want, "{size}: {scheduled}");
+        let text = scheduled.to_string();
+        let parallel =
+            text.lines().skip_while(|line| !line.contains("#[parallel]")).nth(1).unwrap_or_default();
+        assert!(parallel.contains(&format!(" in {band} ")), "{size}: {parallel}");
     }
 }
 

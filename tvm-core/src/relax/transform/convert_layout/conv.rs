@@ -50,30 +50,32 @@ impl Converter<'_> {
         if !plain("data_layout", PLAIN) || !plain("out_layout", PLAIN) || !plain("kernel_layout", WEIGHTS) {
             return None;
         }
-        let ((dims, dtype), (weights, _)) = (self.shape(data)?, self.shape(weight)?);
+        let ((dims, dtype), (weights, of_weights)) = (self.shape(data)?, self.shape(weight)?);
         let of_call = call.attrs.dtype("out_dtype").unwrap_or(dtype);
         if (dtype, of_call) == (DataType::U8, DataType::I32)
             || (dtype, of_call) == (DataType::BF16, DataType::F32) && self.sums_pairs
         {
             return self.conv_of_words(op, call, name);
         }
-        if dtype != of_call || !(dtype.bits() == 32 || dtype.bits() == 64) || !dtype.is_float() {
+        let groups = call.attrs.int("groups").unwrap_or(1);
+        let (channels, out, per_group) = (dims[1].as_int()?, weights[0].as_int()?, weights[1].as_int()?);
+        let depthwise = groups == channels && groups == out;
+        let of_bytes = depthwise && [DataType::U8, DataType::I8].contains(&dtype);
+        let is_float = of_call.is_float() && (of_call.bits() == 32 || of_call.bits() == 64);
+        if !is_float || of_weights != of_call || !(of_bytes || dtype == of_call) {
             return None;
         }
         let is_const = matches!(weight, Arg::Const(_));
         if !is_const && self.has_few_pixels(call) {
             return None;
         }
-        let groups = call.attrs.int("groups").unwrap_or(1);
-        let (channels, out, per_group) = (dims[1].as_int()?, weights[0].as_int()?, weights[1].as_int()?);
-        let depthwise = groups == channels && groups == out;
         let given = self.blocked(data).map(|it| it.blocks);
         let blocks = match given {
             Some(given) if depthwise => given,
-            _ if groups == 1 => self.blocks(out, dtype.bits())?,
+            _ if groups == 1 => self.blocks(out, of_call.bits())?,
             // Blocks do not reach from one group into the next.
             Some(given) if per_group % given.block == 0 => {
-                let blocks = self.blocks(out / groups, dtype.bits()).filter(|it| it.is_exact())?;
+                let blocks = self.blocks(out / groups, of_call.bits()).filter(|it| it.is_exact())?;
                 Blocks { channels: out, ..blocks }
             }
             _ => return None,

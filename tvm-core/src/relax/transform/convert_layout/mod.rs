@@ -3,7 +3,7 @@
 //! A convolution of constant extents of channels gets the layout `NCHW{b}c` for its result and `OIHW{i}i{o}o` or `OIHW{o}o`
 //! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. If the channels are no
 //! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads.
-//! Element-wise operators, pooling, concatenation of channels, batch normalisation and reductions over the image take values
+//! Element-wise operators, pooling, padding, concatenation of channels, batch normalisation and reductions over the image take values
 //! in blocks as they are. Other operators get the plain value, which a `layout_transform` makes once. A convolution of 1×1 stays
 //! in the plain layout if nothing around it is in blocks and that is estimated to be faster. Products with constant weights become
 //! `nn.dense_pack`, whose weights lie in panels.
@@ -192,6 +192,7 @@ impl Converter<'_> {
         }
         match op.name {
             "nn.max_pool2d" | "nn.avg_pool2d" | "nn.adaptive_avg_pool2d" => self.pool(op, call, name),
+            "nn.pad" => self.pad_image(op, call, name),
             "image.resize2d" => self.resize(op, call, name),
             "concat" => self.concat(op, call, name),
             "strided_slice" => self.slice(call, name),

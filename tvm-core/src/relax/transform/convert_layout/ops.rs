@@ -17,6 +17,18 @@ impl Converter<'_> {
         Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.blocks))
     }
 
+    /// Padding of the image.
+    pub(super) fn pad_image(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+        let data = self.blocked(&call.args[0])?.clone();
+        let mut widths = call.attrs.int_list("pad_width")?.to_vec();
+        if widths.len() != 8 || widths[2..4] != [0, 0] {
+            return None;
+        }
+        widths.extend([0, 0]);
+        let attrs = call.attrs.clone().with("pad_width", widths);
+        Some((self.emit(name, op.name, &[data.var.into()], attrs, &call.span)?, data.blocks))
+    }
+
     pub(super) fn resize(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, size] = &*call.args else { return None };
         if call.attrs.str("layout").is_some_and(|it| !it.is_empty() && it != super::PLAIN) {

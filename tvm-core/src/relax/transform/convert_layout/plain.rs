@@ -91,7 +91,9 @@ impl Converter<'_> {
             let Callee::Op(op) = call.callee else { return false };
             match op.name {
                 "nn.conv2d" | "nn.max_pool2d" | "nn.avg_pool2d" | "concat" => true,
-                "split" | "strided_slice" => depth >= MAX_DEPTH || self.wants_blocks(user, depth + 1),
+                "split" | "strided_slice" | "nn.pad" => {
+                    depth >= MAX_DEPTH || self.wants_blocks(user, depth + 1)
+                }
                 _ if op.elementwise => {
                     depth >= MAX_DEPTH
                         || call.args.iter().any(|arg| self.blocked(arg).is_some())

@@ -328,6 +328,55 @@ fn channels_that_fill_no_block_are_joined_in_smaller_ones() {
     assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
 }
 
+/// Depthwise convolutions of bytes keep the blocks of their data, and so does padding of the image in front of them; other groups and
+/// padding of channels have the plain layout.
+#[test]
+fn depthwise_convolutions_of_bytes_keep_blocks() {
+    let whole = |shape: &[i64]| {
+        let values: Vec<f64> = (0..shape.iter().product()).map(|i: i64| (i * 37 % 23 - 11) as f64).collect();
+        Tensor::from_f64s(&values, shape, DataType::F32).unwrap()
+    };
+    let image = vec![0i64, 0, 0, 0, 1, 1, 2, 0];
+    for (channels, dtype, groups, widths, in_blocks) in [
+        (16, DataType::U8, 16, None, true),
+        (16, DataType::I8, 16, Some(image.clone()), true),
+        // The last block is not full.
+        (13, DataType::U8, 13, Some(image), true),
+        (16, DataType::U8, 8, None, false),
+        (16, DataType::U8, 18, Some(vec![0, 0, 1, 1, 0, 0, 0, 0]), false),
+    ] {
+        let mut graph = Graph::new(3);
+        let shape = [2i64, 3, 5, 6];
+        let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
+        let first = Arg::Const(whole(&[channels, 3, 1, 1]));
+        let mut y = graph.op("nn.conv2d", &[(&data).into(), first], Attrs::new()).unwrap();
+        for (op, attrs) in [
+            ("round", Attrs::new()),
+            ("nn.relu", Attrs::new()),
+            ("astype", Attrs::new().with("dtype", dtype)),
+        ] {
+            y = graph.op(op, &[y.into()], attrs).unwrap();
+        }
+        if let Some(widths) = widths {
+            let attrs = Attrs::new().with("pad_width", widths).with("pad_value", 7.0);
+            y = graph.op("nn.pad", &[y.into()], attrs).unwrap();
+        }
+        let of_data = y.ty().as_tensor().unwrap().known_shape().unwrap()[1].as_int().unwrap();
+        let weight = Arg::Const(whole(&[of_data, of_data / groups, 3, 2]));
+        let attrs = Attrs::new().with("groups", groups).with("padding", vec![1i64, 0]);
+        let attrs = attrs.with("out_dtype", DataType::F32);
+        let result = graph.op("nn.conv2d", &[y.into(), weight], attrs).unwrap();
+        let args = [Value::from(graph.numbers(&shape))];
+        let module = graph.function_of(data, result);
+        let converted = converted(&module);
+        let text = converted.to_string();
+        let blocks = text.matches("data_layout = \"NCHW8c\"").count()
+            + text.matches("data_layout = \"NCHW4c\"").count();
+        assert_eq!(blocks, usize::from(in_blocks), "{text}");
+        assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args), "{text}");
+    }
+}
+
 /// Single pixels in groups are products of matrices; windows, strides and other types are left alone.
 #[test]
 fn pixels_of_bytes_in_groups_are_products() {

@@ -94,10 +94,14 @@ impl ExpandMath {
         if from.scalar() != DataType::F32 || from.lanes() == 1 {
             return None;
         }
-        let is_whole = narrow::is_whole_within(&cast.value, range);
-        let integer = if is_whole { narrow::integer_of_whole } else { narrow::integer };
         let value = self.without_division(&cast.value, range);
         let value = value.as_ref().unwrap_or(&cast.value);
+        if let Some(rounded) = narrow::Rounded::of(value, range) {
+            let integer = Steps::expand(rounded.number, self.cpu, |steps, x| rounded.integer(steps, x));
+            return Some(integer.cast(to));
+        }
+        let is_whole = narrow::is_whole_within(value, range);
+        let integer = if is_whole { narrow::integer_of_whole } else { narrow::integer };
         Some(Steps::expand(value, self.cpu, |steps, x| integer(steps, x, range)).cast(to))
     }
 

@@ -8,6 +8,9 @@ use crate::tir::{Binary, BinaryOp, Cast, Intrinsic, PrimCallee, PrimExpr, binary
 /// `1.5 * 2^23`: the lowest bits of its sum with a small whole number are those of the number.
 const LOW_BITS: f32 = 12_582_912.0;
 
+/// The whole number that a rounded number is moved by is smaller, so that limits of 16 bits stay small without it.
+const MOST_MOVED: f64 = 65_536.0;
+
 /// An `i32` whose lowest 16 bits are the whole number next to `x` towards 0, or the limit of the range next to it; 0 for NaN.
 pub(super) fn integer(steps: &mut Steps, x: &PrimExpr, (low, high): (i128, i128)) -> PrimExpr {
     let below = steps.at_most(x.clone(), high as f32);
@@ -33,6 +36,50 @@ pub(super) fn integer_of_whole(steps: &mut Steps, x: &PrimExpr, range: (i128, i1
     steps.bits(&low_bits)
 }
 
+/// A number that is rounded to the next whole one, the even one of two, then perhaps moved by a whole number, and limited.
+pub(super) struct Rounded<'a> {
+    /// The number before it is rounded.
+    pub(super) number: &'a PrimExpr,
+    moved: f64,
+    limits: (f64, f64),
+}
+
+impl Rounded<'_> {
+    /// `None` if `value` is no such number, or is not limited to a part of `range`, which has 16 bits at most.
+    pub(super) fn of(value: &PrimExpr, range: (i128, i128)) -> Option<Rounded<'_>> {
+        let (mut number, limits) = limited(value, range)?;
+        let mut moved = 0.0;
+        while let PrimExpr::Binary(sum) = number {
+            moved += whole_number(&sum.b).filter(|_| sum.op == BinaryOp::Add)?;
+            number = &sum.a;
+        }
+        let PrimExpr::Call(call) = number else { return None };
+        let fits = call.callee == PrimCallee::Intrinsic(Intrinsic::Round) && moved.abs() < MOST_MOVED;
+        fits.then_some(Rounded { number: call.args.first()?, moved, limits })
+    }
+
+    /// An `i32` whose lowest 16 bits are the number, where `x` is the number before it is rounded; 0 for NaN.
+    ///
+    /// The limits are whole, so that it is the same to limit first. Then the sum with [`LOW_BITS`] rounds.
+    pub(super) fn integer(&self, steps: &mut Steps, x: &PrimExpr) -> PrimExpr {
+        let (least, most) = self.limits;
+        let limit = steps.number((least - self.moved) as f32);
+        // NaN is not greater than the limit.
+        let within = x.clone().greater(limit.clone()).select(x.clone(), limit);
+        let within = steps.step("c", within);
+        let within = steps.at_most(within, (most - self.moved) as f32);
+        let low_bits = steps.step("w", within + steps.number(LOW_BITS));
+        let mut bits = steps.bits(&low_bits);
+        if self.moved != 0.0 {
+            bits = bits + steps.int(self.moved as i32);
+        }
+        if least == 0.0 {
+            return bits;
+        }
+        x.clone().equal(x.clone()).select(bits, steps.int(0))
+    }
+}
+
 /// The value that `cast` makes a narrow integer, then an `i32` and a float again, with the range of the narrow type: its elements
 /// are whole numbers of that range, or NaN.
 pub(super) fn there_and_back(cast: &Cast) -> Option<(&PrimExpr, (i128, i128))> {
@@ -55,16 +102,22 @@ pub(super) fn whole(steps: &mut Steps, x: &PrimExpr, (low, _): (i128, i128)) -> 
 }
 
 /// True for whole numbers that are limited to a part of the range.
-pub(super) fn is_whole_within(value: &PrimExpr, (low, high): (i128, i128)) -> bool {
+pub(super) fn is_whole_within(value: &PrimExpr, range: (i128, i128)) -> bool {
+    limited(value, range).is_some_and(|(number, _)| is_whole(number))
+}
+
+/// The number that is limited to a part of the range by whole numbers, and these.
+fn limited(value: &PrimExpr, (low, high): (i128, i128)) -> Option<(&PrimExpr, (f64, f64))> {
     let limits = |it: &Binary| (it.op, whole_number(&it.b));
-    let PrimExpr::Binary(outer) = value else { return false };
-    let PrimExpr::Binary(inner) = &outer.a else { return false };
+    let PrimExpr::Binary(outer) = value else { return None };
+    let PrimExpr::Binary(inner) = &outer.a else { return None };
     let (least, most) = match (limits(inner), limits(outer)) {
         ((BinaryOp::Max, Some(least)), (BinaryOp::Min, Some(most)))
         | ((BinaryOp::Min, Some(most)), (BinaryOp::Max, Some(least))) => (least, most),
-        _ => return false,
+        _ => return None,
     };
-    low as f64 <= least && least <= most && most <= high as f64 && is_whole(&inner.a)
+    let fits = low as f64 <= least && least <= most && most <= high as f64;
+    fits.then_some((&inner.a, (least, most)))
 }
 
 /// True for rounded numbers, perhaps plus a whole one.
