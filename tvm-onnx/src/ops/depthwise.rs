@@ -17,7 +17,7 @@ const EXACT: f64 = (1 << 24) as f64;
 const LARGEST: f64 = 255.0;
 
 /// The convolution of `x - zero` and `weights - zeros`, as whole numbers of `f32`; `None` if it is not depthwise, if its operands are no
-/// bytes, or if sums may be inexact. The data has one zero point, the weights have one in all or one for each channel; no zero point is 0.
+/// bytes, or if sums may be inexact. The data has one zero point, the weights have one in all or one for each channel; without one it is 0.
 pub(super) fn sums(
     node: &mut Node<'_, '_>,
     (x, zero): (&Arg, Option<&Tensor>),
