@@ -94,32 +94,32 @@ impl ExpandMath {
         if from.scalar() != DataType::F32 || from.lanes() == 1 {
             return None;
         }
-        let value = self.without_division(&cast.value, range);
-        let value = value.as_ref().unwrap_or(&cast.value);
+        let value = &cast.value;
         if let Some(rounded) = narrow::Rounded::of(value, range) {
-            let integer = Steps::expand(rounded.number, self.cpu, |steps, x| rounded.integer(steps, x));
+            let number = rounded.number(self.cpu);
+            let integer = Steps::expand(&number, self.cpu, |steps, x| rounded.integer(steps, x));
             return Some(integer.cast(to));
         }
         let is_whole = narrow::is_whole_within(value, range);
         let integer = if is_whole { narrow::integer_of_whole } else { narrow::integer };
         Some(Steps::expand(value, self.cpu, |steps, x| integer(steps, x, range)).cast(to))
     }
-
-    /// A quotient that is rounded and limited to `range`, on CPUs where fused multiply-adds are instructions.
-    fn without_division(&self, value: &PrimExpr, range: (i128, i128)) -> Option<PrimExpr> {
-        let fuses = self.cpu.mul_add == Intrinsic::Fma && narrow::is_whole_within(value, range);
-        fuses.then(|| narrow::without_division(value, range, self.cpu)).flatten()
-    }
 }
 
 impl Mutator for ExpandMath {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         if let PrimExpr::Cast(cast) = expr
-            && let Some((value, range)) = narrow::there_and_back(cast)
+            && let Some(narrow::ThereAndBack { number, range, by }) = narrow::ThereAndBack::of(cast)
         {
-            let value = self.mutate_expr(value).unwrap_or_else(|| value.clone());
-            let value = self.without_division(&value, range).unwrap_or(value);
-            return Some(Steps::expand(&value, self.cpu, |steps, x| narrow::whole(steps, x, range)));
+            let number = self.mutate_expr(number).unwrap_or_else(|| number.clone());
+            if let Some(rounded) = narrow::Rounded::of(&number, range) {
+                let number = rounded.number(self.cpu);
+                return Some(Steps::expand(&number, self.cpu, |steps, x| rounded.float(steps, x, by)));
+            }
+            return Some(Steps::expand(&number, self.cpu, |steps, x| {
+                let whole = narrow::whole(steps, x, range);
+                if by == 0 { whole } else { whole + steps.number(by as f32) }
+            }));
         }
         let walked = self.walk_expr(expr);
         if let PrimExpr::Cast(cast) = walked.as_ref().unwrap_or(expr) {

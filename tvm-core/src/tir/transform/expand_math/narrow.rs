@@ -3,7 +3,7 @@
 use tvm_runtime::DataType;
 
 use super::steps::{Cpu, Steps};
-use crate::tir::{Binary, BinaryOp, Cast, Intrinsic, PrimCallee, PrimExpr, binary};
+use crate::tir::{Binary, BinaryOp, Cast, Intrinsic, PrimCallee, PrimExpr};
 
 /// `1.5 * 2^23`: the lowest bits of its sum with a small whole number are those of the number.
 const LOW_BITS: f32 = 12_582_912.0;
@@ -39,9 +39,10 @@ pub(super) fn integer_of_whole(steps: &mut Steps, x: &PrimExpr, range: (i128, i1
 /// A number that is rounded to the next whole one, the even one of two, then perhaps moved by a whole number, and limited.
 pub(super) struct Rounded<'a> {
     /// The number before it is rounded.
-    pub(super) number: &'a PrimExpr,
+    number: &'a PrimExpr,
     moved: f64,
     limits: (f64, f64),
+    range: (i128, i128),
 }
 
 impl Rounded<'_> {
@@ -55,13 +56,53 @@ impl Rounded<'_> {
         }
         let PrimExpr::Call(call) = number else { return None };
         let fits = call.callee == PrimCallee::Intrinsic(Intrinsic::Round) && moved.abs() < MOST_MOVED;
-        fits.then_some(Rounded { number: call.args.first()?, moved, limits })
+        fits.then_some(Rounded { number: call.args.first()?, moved, limits, range })
+    }
+
+    /// A number that becomes the same integer as the one before it is rounded, in fewer operations.
+    ///
+    /// The greater of a number and 0 is not needed if less than 0 becomes the lower limit. A vector of quotients by a constant takes
+    /// several times as long as two products, which replace it where the CPU fuses one with a sum.
+    pub(super) fn number(&self, cpu: Cpu) -> PrimExpr {
+        let PrimExpr::Binary(quotient) = self.number else { return self.number.clone() };
+        let Some(by) = number(&quotient.b).filter(|_| quotient.op == BinaryOp::Div) else {
+            return self.number.clone();
+        };
+        let mut of = &quotient.a;
+        if let PrimExpr::Binary(it) = of
+            && it.op == BinaryOp::Max
+            && by > 0.0
+            && self.limits.0 >= self.moved
+            && number(&it.b) == Some(0.0)
+        {
+            of = &it.a;
+        }
+        let reciprocal = Reciprocal::of(by as f32).filter(|it| it.rounds_like_division(self.range));
+        let Some(by) = reciprocal.filter(|_| cpu.mul_add == Intrinsic::Fma) else {
+            return of.clone() / quotient.b.clone();
+        };
+        Steps::expand(of, cpu, |steps, x| {
+            let rest = x.clone() * steps.number(by.rest);
+            steps.mul_add(x, &steps.number(by.most), rest)
+        })
     }
 
     /// An `i32` whose lowest 16 bits are the number, where `x` is the number before it is rounded; 0 for NaN.
-    ///
-    /// The limits are whole, so that it is the same to limit first. Then the sum with [`LOW_BITS`] rounds.
     pub(super) fn integer(&self, steps: &mut Steps, x: &PrimExpr) -> PrimExpr {
+        let bits = self.bits(steps, x, self.moved as i32);
+        self.unless_nan(x, bits, steps.int(0))
+    }
+
+    /// The number, 0 for NaN, plus the whole number `by`.
+    pub(super) fn float(&self, steps: &mut Steps, x: &PrimExpr, by: i32) -> PrimExpr {
+        let number = self.bits(steps, x, self.moved as i32 + by - LOW_BITS.to_bits() as i32);
+        self.unless_nan(x, number, steps.int(by)).cast(x.dtype())
+    }
+
+    /// The bits of the sum of [`LOW_BITS`] and the number before it is moved, plus `by`.
+    ///
+    /// The limits are whole, so that it is the same to limit first. Then the sum rounds.
+    fn bits(&self, steps: &mut Steps, x: &PrimExpr, by: i32) -> PrimExpr {
         let (least, most) = self.limits;
         let limit = steps.number((least - self.moved) as f32);
         // NaN is not greater than the limit.
@@ -69,27 +110,42 @@ impl Rounded<'_> {
         let within = steps.step("c", within);
         let within = steps.at_most(within, (most - self.moved) as f32);
         let low_bits = steps.step("w", within + steps.number(LOW_BITS));
-        let mut bits = steps.bits(&low_bits);
-        if self.moved != 0.0 {
-            bits = bits + steps.int(self.moved as i32);
-        }
-        if least == 0.0 {
-            return bits;
-        }
-        x.clone().equal(x.clone()).select(bits, steps.int(0))
+        let bits = steps.bits(&low_bits);
+        if by == 0 { bits } else { bits + steps.int(by) }
+    }
+
+    /// `value`, or `zero` where `x` is NaN: [`Rounded::bits`] takes the least number for it.
+    fn unless_nan(&self, x: &PrimExpr, value: PrimExpr, zero: PrimExpr) -> PrimExpr {
+        if self.limits.0 == 0.0 { value } else { x.clone().equal(x.clone()).select(value, zero) }
     }
 }
 
-/// The value that `cast` makes a narrow integer, then an `i32` and a float again, with the range of the narrow type: its elements
-/// are whole numbers of that range, or NaN.
-pub(super) fn there_and_back(cast: &Cast) -> Option<(&PrimExpr, (i128, i128))> {
-    let PrimExpr::Cast(wide) = &cast.value else { return None };
-    let PrimExpr::Cast(narrow) = &wide.value else { return None };
-    let (from, range) = (narrow.value.dtype(), narrow.dtype.int_range()?);
-    let types = from == cast.dtype && from.scalar() == DataType::F32 && wide.dtype.scalar() == DataType::I32;
-    let fits =
-        types && from.lanes() > 1 && narrow.dtype.bits() <= 16 && is_whole_within(&narrow.value, range);
-    fits.then_some((&narrow.value, range))
+/// A number that becomes a narrow integer, then an `i32`, perhaps plus a whole number, and a float again.
+pub(super) struct ThereAndBack<'a> {
+    /// The number: a whole one of `range`, or NaN.
+    pub(super) number: &'a PrimExpr,
+    /// The range of the narrow type.
+    pub(super) range: (i128, i128),
+    /// What is added to the integer.
+    pub(super) by: i32,
+}
+
+impl ThereAndBack<'_> {
+    pub(super) fn of(cast: &Cast) -> Option<ThereAndBack<'_>> {
+        let (wide, by) = match &cast.value {
+            PrimExpr::Binary(it) if it.op == BinaryOp::Add => (&it.a, whole_integer(&it.b)?),
+            PrimExpr::Binary(it) if it.op == BinaryOp::Sub => (&it.a, -whole_integer(&it.b)?),
+            wide => (wide, 0),
+        };
+        let PrimExpr::Cast(wide) = wide else { return None };
+        let PrimExpr::Cast(narrow) = &wide.value else { return None };
+        let (from, range) = (narrow.value.dtype(), narrow.dtype.int_range()?);
+        let types =
+            from == cast.dtype && from.scalar() == DataType::F32 && wide.dtype.scalar() == DataType::I32;
+        let fits =
+            types && from.lanes() > 1 && narrow.dtype.bits() <= 16 && is_whole_within(&narrow.value, range);
+        fits.then_some(ThereAndBack { number: &narrow.value, range, by })
+    }
 }
 
 /// `x`, whose elements are whole numbers or NaN, with 0 for NaN and for `-0`, as the integers have it.
@@ -137,29 +193,11 @@ fn whole_number(value: &PrimExpr) -> Option<f64> {
     number(value).filter(|it| it.fract() == 0.0)
 }
 
-/// `value`, which is a quotient by a constant, rounded and limited to `range`, with two operations in place of the division. The
-/// result is the same whatever the dividend; `None` for other values, and where that is not so.
-///
-/// A vector of quotients takes several times as long as one of products.
-pub(super) fn without_division(value: &PrimExpr, range: (i128, i128), cpu: Cpu) -> Option<PrimExpr> {
-    match value {
-        PrimExpr::Binary(it) if matches!(it.op, BinaryOp::Min | BinaryOp::Max | BinaryOp::Add) => {
-            whole_number(&it.b)?;
-            let a = without_division(&it.a, range, cpu)?;
-            Some(binary(it.op, a, it.b.clone()))
-        }
-        PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::Round) => {
-            let [PrimExpr::Binary(quotient)] = &*call.args else { return None };
-            let by = Reciprocal::of(number(&quotient.b).filter(|_| quotient.op == BinaryOp::Div)? as f32);
-            let by = by.filter(|it| it.rounds_like_division(range))?;
-            let product = Steps::expand(&quotient.a, cpu, |steps, x| {
-                let rest = x.clone() * steps.number(by.rest);
-                steps.mul_add(x, &steps.number(by.most), rest)
-            });
-            Some(PrimExpr::call(Intrinsic::Round, [product], call.dtype))
-        }
-        _ => None,
-    }
+/// The value of an integer constant in all lanes, if it is so small that its sums with narrow integers are exact as floats.
+fn whole_integer(value: &PrimExpr) -> Option<i32> {
+    let value = if let PrimExpr::Broadcast(it) = value { &it.value } else { value };
+    let value = value.as_int()?;
+    i32::try_from(value).ok().filter(|it| f64::from(*it).abs() < MOST_MOVED)
 }
 
 /// The reciprocal of a positive number as the sum of two numbers, of which the first is at most the reciprocal: so the second is

@@ -207,12 +207,23 @@ fn integers_in_between() {
         let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
         let rounded = x.load([lanes.clone()]).unary(Intrinsic::Round) + number(zero);
         let limited = rounded.max(number(low)).min(number(high));
-        // The sign of zeros shows in their inverses.
-        let back = number(1.0) / limited.cast(dtype).cast(DataType::I32.with_lanes(n)).cast(F32);
-        let func = PrimFunc::new("f", [Param::In(x), Param::Out(y.clone())], Stmt::store(&y, [lanes], back));
-        let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &given, F32);
-        assert_eq!(got, want, "{dtype} with the zero point {zero}");
-        assert_eq!(!text.contains(&format!("as {dtype}")), fits, "{text}");
+        for by in [None, Some(-zero as i64), Some(7), Some(-300)] {
+            let integer = limited.clone().cast(dtype).cast(DataType::I32.with_lanes(n));
+            let by = by.map(|it| PrimExpr::int(it, DataType::I32).broadcast(n));
+            let integers = match by {
+                None => vec![integer],
+                Some(by) => vec![integer.clone() + by.clone(), integer - by],
+            };
+            for integer in integers {
+                // The sign of zeros shows in their inverses.
+                let back = number(1.0) / integer.cast(F32);
+                let store = Stmt::store(&y, [lanes.clone()], back);
+                let func = PrimFunc::new("f", [Param::In(x.clone()), Param::Out(y.clone())], store);
+                let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &given, F32);
+                assert_eq!(got, want, "{dtype} with the zero point {zero}: {func}");
+                assert_eq!(!text.contains(&format!("as {dtype}")), fits, "{text}");
+            }
+        }
 
         let [x, y] = [("x", F32), ("y", dtype)]
             .map(|(name, dtype)| Buffer::new(name, [PrimExpr::from(i64::from(n))], dtype));
@@ -236,6 +247,7 @@ fn divisions_before_roundings() {
         (DataType::U8, 0.0, [0.0, 255.0], true),
         (DataType::U8, 131.0, [0.0, 255.0], true),
         (DataType::I8, -5.0, [-128.0, 127.0], true),
+        (DataType::I8, -128.0, [-128.0, 127.0], true),
         (DataType::I16, 0.0, [-300.0, 300.0], false),
     ] {
         for scale in [0.25f32, 0.018063193, 1.0 / 3.0, 7.7e-5, 123.4, -0.5, 1e-35] {
@@ -244,24 +256,31 @@ fn divisions_before_roundings() {
                 let bits = ((rng.range(-300, 300) as f32 + 0.5) * scale).to_bits();
                 f32::from_bits((i64::from(bits) + rng.range(-3, 3)).max(0) as u32)
             });
-            let given: Vec<f32> = near.chain(special).collect();
-            let n = given.len() as u16;
+            let values: Vec<f32> = near.chain(special).collect();
+            let n = values.len() as u16;
             let number = |value: f64| PrimExpr::float(value, F32).broadcast(n);
             let [x, y] = [("x", F32), ("y", dtype)]
                 .map(|(name, dtype)| Buffer::new(name, [PrimExpr::from(i64::from(n))], dtype));
             let lanes = PrimExpr::index(0).ramp(PrimExpr::index(1), n);
-            let quotient = x.load([lanes.clone()]) / number(f64::from(scale));
-            let rounded = quotient.unary(Intrinsic::Round) + number(zero);
-            let limited = rounded.max(number(low)).min(number(high));
-            let store = Stmt::store(&y, [lanes], limited.cast(dtype));
-            let func = PrimFunc::new("f", [Param::In(x), Param::Out(y)], store);
-            let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &given, dtype);
-            assert_eq!(got, want, "{dtype} with the scale {scale} and the zero point {zero}");
-            let divides = text.contains(" / ");
-            assert!(divides || fits && scale > 1e-30, "{text}");
-            products += usize::from(!divides);
+            for relu in [false, true] {
+                let given = x.load([lanes.clone()]);
+                let dividend = if relu { given.max(number(0.0)) } else { given };
+                let quotient = dividend / number(f64::from(scale));
+                let rounded = quotient.unary(Intrinsic::Round) + number(zero);
+                let limited = rounded.max(number(low)).min(number(high));
+                let store = Stmt::store(&y, [lanes.clone()], limited.cast(dtype));
+                let func = PrimFunc::new("f", [Param::In(x.clone()), Param::Out(y.clone())], store);
+                let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &values, dtype);
+                assert_eq!(got, want, "{dtype} with the scale {scale} and the zero point {zero}: {func}");
+                let divides = text.contains(" / ");
+                assert!(divides || fits && scale > 1e-30, "{text}");
+                products += usize::from(!divides);
+                // What is below 0 is more than the lower limit, or is divided by a negative number.
+                let needed = scale < 0.0 || low < zero;
+                assert_eq!(text.contains("max("), relu && needed, "{text}");
+            }
         }
     }
-    // Three types of 8 bits, five scales.
-    assert_eq!(products, 3 * 5);
+    // Four ranges of 8 bits, five scales, with and without the limit at 0.
+    assert_eq!(products, 4 * 5 * 2);
 }
