@@ -65,6 +65,14 @@ fn leaf<'a>(s: &'a Schedule, name: &str) -> Option<&'a BlockRealize> {
     s.state().leaf_blocks().iter().map(|it| &**it).find(|it| &*it.block.name == name)
 }
 
+/// True if `value` is made of a product of words.
+pub(super) fn multiplies_words(value: &PrimExpr) -> bool {
+    any_expr(value, &mut |it| {
+        matches!(it, PrimExpr::Call(call)
+            if matches!(call.callee, PrimCallee::Intrinsic(Intrinsic::Dot4 | Intrinsic::Dot2)))
+    })
+}
+
 /// How an access moves when an axis takes its next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stride {
@@ -145,11 +153,7 @@ impl BlockInfo {
 
     /// True if the block multiplies words of four bytes, or of two `bf16`.
     pub(super) fn multiplies_words(&self) -> bool {
-        let is_dot = |it: &PrimExpr| {
-            matches!(it, PrimExpr::Call(call)
-            if matches!(call.callee, PrimCallee::Intrinsic(Intrinsic::Dot4 | Intrinsic::Dot2)))
-        };
-        self.store.as_ref().is_some_and(|store| any_expr(&store.value, &mut |it| is_dot(it)))
+        self.store.as_ref().is_some_and(|store| multiplies_words(&store.value))
     }
 
     /// The block itself.

@@ -499,9 +499,14 @@ fn products_of_narrow_operands_use_copies() {
     let symbols = ["m", "n", "k"].map(|name| PrimExpr::from(Var::index(name)));
     let copied: [Row; 2] =
         [("product", "contraction", "tile 8x32, packed"), ("product_left", "words", "neighbours to a word")];
+    let loaded: [Row; 2] =
+        [copied[0], ("product_left", "words", "neighbours to a word, where they are used")];
     let wide: [Row; 2] = [copied[0], ("product_left", "spatial", "2 axes as one vector loop")];
-    let cases: [(PrimFunc, &[Row]); 3] = [
-        (narrow_product(index([64, 96, 80]), bytes, false), &copied),
+    let cases: [(PrimFunc, &[Row]); 5] = [
+        (narrow_product(index([64, 96, 80]), bytes, false), &loaded),
+        // The last word has parts that are no terms; few rows are copied to where their terms are contiguous.
+        (narrow_product(index([64, 96, 79]), bytes, false), &copied),
+        (narrow_product(index([32, 96, 80]), bytes, false), &copied),
         (narrow_product(symbols, bytes, false), &copied),
         (narrow_product(index([64, 96, 80]), [half, half, DataType::F32], false), &wide),
     ];

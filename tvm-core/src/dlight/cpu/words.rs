@@ -1,12 +1,14 @@
 //! Copies of narrow operands whose words are contiguous in the operand. Compilers turn the loads of the parts of a word into one, so
 //! a product that loads single words needs no copy. Else threads run along the outer axes, and the inner loop stays as it is.
 
-use super::parallel;
+use std::sync::Arc;
+
+use super::{parallel, skinny};
 use crate::dlight::Rule;
-use crate::dlight::analysis::{BlockInfo, Stride, stride};
+use crate::dlight::analysis::{BlockInfo, Stride, multiplies_words, stride};
 use crate::target::Machine;
 use crate::tir::schedule::{Schedule, ScheduleError};
-use crate::tir::{Intrinsic, PrimCallee, PrimExpr, any_expr};
+use crate::tir::{BlockRealize, Intrinsic, PrimCallee, PrimExpr, any_expr};
 
 pub(super) const RULE: Rule = Rule { name: "words", why: "products take narrow elements in words", apply };
 
@@ -21,7 +23,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     if info.reduces || !whole || !strided {
         return Ok(None);
     }
-    if inlined(s, info)? {
+    if inlined(s, info, inner)? {
         return Ok(Some("neighbours to a word, where they are used".into()));
     }
     let block = s.block(&info.name)?;
@@ -30,14 +32,24 @@ fn apply(s: &mut Schedule, info: &BlockInfo, _: &Machine) -> Result<Option<Strin
     Ok(Some("neighbours to a word".into()))
 }
 
-/// Computes the words inside of the product, if it is their only reader and each word has all of its parts.
-fn inlined(s: &mut Schedule, info: &BlockInfo) -> Result<bool, ScheduleError> {
-    let guards = |it: &PrimExpr| matches!(it, PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse));
-    let whole = info.store.as_ref().is_some_and(|store| !any_expr(&store.value, &mut |it| guards(it)));
-    if !whole || !info.only_reader(s).is_some_and(|reader| reader.multiplies_words()) {
+/// Computes the words inside of the product, if it is their only reader and each word has all of its parts. Few rows are copied in any
+/// case, to where their terms are contiguous.
+fn inlined(s: &mut Schedule, info: &BlockInfo, inner: usize) -> Result<bool, ScheduleError> {
+    let is_guard = PrimCallee::Intrinsic(Intrinsic::IfThenElse);
+    let guarded = |it: &PrimExpr| matches!(it, PrimExpr::Call(call) if call.callee == is_guard);
+    let Some(store) = &info.store else { return Ok(false) };
+    let rows = info.axes[..inner].iter().try_fold(1i64, |rows, axis| rows.checked_mul(info.most(axis)?));
+    let few = rows.is_some_and(|rows| rows <= skinny::MAX_ROWS);
+    if few || any_expr(&store.value, &mut |it| guarded(it)) {
         return Ok(false);
     }
-    let block = s.block(&info.name)?;
-    s.compute_inline(block)?;
-    Ok(true)
+    let reads = |it: &&Arc<BlockRealize>| it.block.reads.iter().any(|read| read.buffer == store.buffer);
+    let mut readers = s.state().leaf_blocks().iter().filter(reads);
+    let (Some(reader), None) = (readers.next(), readers.next()) else { return Ok(false) };
+    let product = reader.block.body.as_buffer_store().is_some_and(|it| multiplies_words(&it.value));
+    if product {
+        let block = s.block(&info.name)?;
+        s.compute_inline(block)?;
+    }
+    Ok(product)
 }

@@ -11,6 +11,7 @@
 //! TVM counterpart: `relax.transform.FuseOps`.
 
 mod graph;
+mod widen;
 
 use std::sync::Arc;
 
@@ -122,7 +123,8 @@ impl Fuse {
         returned.visit_arg(&body.ret);
         returned.0.iter().filter_map(|id| index.get(id)).for_each(|&i| nodes[i].external = true);
 
-        let groups = partition(&nodes, self.max_size);
+        let mut groups = partition(&nodes, self.max_size);
+        widen::widen_where_read(&bindings, &nodes, &mut groups, self.max_size);
         let mut members: IndexMap<usize, Vec<usize>> = IndexMap::new();
         for (i, &group) in groups.iter().enumerate() {
             members.entry(group).or_default().push(i);

@@ -2,10 +2,11 @@
 
 use tvm_runtime::{DataType, Tensor, Value};
 
-use crate::ir::{BaseFunc, GlobalVar, IRModule, Type, Var};
+use crate::ir::{Attrs, BaseFunc, GlobalVar, IRModule, Type, Var};
 use crate::pass::Sequential;
 use crate::relax::testing::*;
-use crate::relax::transform::{annotate_tir_op_pattern, fuse_ops, fuse_tir};
+use crate::relax::transform::random_graphs::Graph;
+use crate::relax::transform::{annotate_tir_op_pattern, fuse_ops, fuse_tir, legalize_ops};
 use crate::relax::{Arg, Binding, Callee, Expr};
 use crate::tir::{PrimExpr, PrimFunc};
 
@@ -178,4 +179,47 @@ fn what_is_used_outside_stays_outside() {
         module.update(gv, BaseFunc::Relax(func.into()));
     }
     assert_eq!(called(&fused(&module), "main"), ["double", "fused_double_add"], "its start is the result");
+}
+
+/// The types of the results of kernels, of a product that is rounded to bytes and then made floats, which `read` takes with another
+/// product.
+fn stored(read: impl Fn(&mut Graph, &Var, &Var) -> Var) -> Vec<Option<DataType>> {
+    let mut graph = Graph::new(5);
+    let x = graph.param("x", vec![n(5), n(5)]);
+    let w = Tensor::from_vec((0..25).map(|i| (i % 7) as f32 - 3.0).collect(), &[5, 5]).unwrap();
+    let mut op = |name, args: &[Arg]| graph.op(name, args, Attrs::new()).unwrap();
+    let [a, b] = [0, 1].map(|_| op("matmul", &[(&x).into(), Arg::Const(w.clone())]));
+    let rounded = op("round", &[a.into()]);
+    let cast = |graph: &mut Graph, x: Var, dtype: DataType| {
+        graph.op("astype", &[x.into()], Attrs::new().with("dtype", dtype)).unwrap()
+    };
+    let bytes = cast(&mut graph, rounded, DataType::I8);
+    let wide = cast(&mut graph, bytes, DataType::F32);
+    let half = Arg::Const(Tensor::from_slice(&[0.5f32], &[1]).unwrap());
+    let scaled = graph.op("multiply", &[wide.into(), half], Attrs::new()).unwrap();
+    let result = read(&mut graph, &scaled, &b);
+    let before = legalize_ops().apply(graph.function_of(x, result)).unwrap();
+    let after = fused(&before);
+    let numbers = (0..25).map(|i| i as f32 * 0.37 - 4.0).collect();
+    same_result(&before, &after, &[Tensor::from_vec(numbers, &[5, 5]).unwrap().into()]);
+    let Some(BaseFunc::Relax(func)) = after.lookup("main") else { panic!("no main") };
+    func.body.bindings().map(|it| it.var.ty().as_tensor()?.dtype).collect()
+}
+
+#[test]
+fn narrow_values_are_stored_and_made_wide_where_they_are_read() {
+    let op = |graph: &mut Graph, name: &str, args: [&Var; 2]| {
+        graph.op(name, &args.map(Arg::from), Attrs::new()).unwrap()
+    };
+    let [bytes, floats] = [Some(DataType::I8), Some(DataType::F32)];
+    assert_eq!(stored(|graph, x, other| op(graph, "add", [x, other])), [bytes, floats]);
+    // A product uses each element many times.
+    assert_eq!(stored(|graph, x, other| op(graph, "matmul", [x, other])), [floats, floats, floats]);
+    // Each of two readers would make it wide.
+    let twice = stored(|graph, x, other| {
+        let read = op(graph, "matmul", [x, other]);
+        let sum = op(graph, "add", [x, other]);
+        op(graph, "matmul", [&read, &sum])
+    });
+    assert!(!twice.contains(&bytes), "{twice:?}");
 }
