@@ -138,7 +138,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
     let innermost = mine.last().copied().unwrap_or(a);
     let scope = *rng.pick(&[Scope::Global, Scope::Local]);
     let factor = *rng.pick(&[2, 3, 4, 5, 8]);
-    match rng.below(46) {
+    match rng.below(45) {
         0 | 1 => ("split", s.split(a, [None, Some(factor)]).map(drop)),
         2 => ("fuse", s.fuse([a, b]).map(drop)),
         3 => ("reorder", s.reorder([a, b])),
@@ -194,7 +194,7 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         37 => ("blockize", s.blockize(innermost).map(drop)),
         38..=41 => ("tensorize", random_tensorize(s, rng, block)),
         42 | 43 => ("fuse_reduction_epilogue", s.fuse_reduction_epilogue(block, other)),
-        45 => {
+        44 if factor > 4 => {
             let mut fork = s.clone();
             let res = fork.decompose_reduction(block, a).and_then(|_| fork.atomic(block, false));
             ("atomic", res.map(|()| *s = fork))
