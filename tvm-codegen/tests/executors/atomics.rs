@@ -65,21 +65,19 @@ fn args([m, n, count]: [i64; 3], depth: usize, dtype: DataType, small: bool, rng
     [x.clone(), at, u, x].map(Value::Tensor).to_vec()
 }
 
-const SIZES: [[i64; 3]; 5] = [[5, 33, 40], [1, 1, 1], [3, 2, 0], [700, 3, 9], [2, 300, 300]];
+const SIZES: [[i64; 3]; 5] = [[5, 33, 40], [1, 1, 1], [3, 2, 0], [700, 3, 9], [2, 60, 300]];
 
 #[test]
 fn updates_of_integers() {
     let mut rng = Rng(51);
     let mut cases = Vec::new();
-    for dtype in [DataType::I32, DataType::U32, DataType::I64, DataType::U64] {
+    for (dtype, depth) in [(DataType::I32, 1), (DataType::U32, 2), (DataType::I64, 2), (DataType::U64, 1)] {
         for (name, combine) in OPERATIONS {
-            for depth in [1, 2] {
-                let shape = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
-                let func = updated(&format!("{name}_{dtype}_{depth}"), shape, depth, dtype, combine);
-                let args: Vec<_> = SIZES.iter().map(|it| args(*it, depth, dtype, false, &mut rng)).collect();
-                let marked = Case { func: atomic(func.clone()), args: args.clone(), tolerance: 0.0 };
-                cases.extend([Case { func, args, tolerance: 0.0 }, marked]);
-            }
+            let shape = ["m", "n"].map(|name| PrimExpr::from(Var::index(name)));
+            let func = updated(&format!("{name}_{dtype}"), shape, depth, dtype, combine);
+            let args: Vec<_> = SIZES.iter().map(|it| args(*it, depth, dtype, false, &mut rng)).collect();
+            let marked = Case { func: atomic(func.clone()), args: args.clone(), tolerance: 0.0 };
+            cases.extend([Case { func, args, tolerance: 0.0 }, marked]);
         }
     }
     check(&cases);

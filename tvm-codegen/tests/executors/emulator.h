@@ -133,12 +133,11 @@ static inline T atomicMax(T *at, T value) {
   if (value > old) *at = value;
   return old;
 }
-/* Every other one finds that another thread has changed the element, which is then changed back. */
+/* Every third one finds that another thread has changed the element, which is then changed back. */
 template <class T>
 static inline T atomicCAS(T *at, T expected, T value) {
-  static bool changed;
-  changed = !changed;
-  if (changed) return ~expected;
+  static unsigned count;
+  if (count++ % 3 == 0) return ~expected;
   T old = *at;
   if (old == expected) *at = value;
   return old;

@@ -47,7 +47,7 @@ fn elements(
 fn slices(shape: &[PrimExpr], count: &PrimExpr, depth: usize, dtype: DataType, combine: Combine) -> PrimFunc {
     let x = te::placeholder("x", shape.to_vec(), dtype);
     let at = te::placeholder("at", [count.clone(), PrimExpr::index(depth as i64)], I64);
-    let u = te::placeholder("u", [&[count.clone()], &shape[depth..]].concat(), dtype);
+    let u = te::placeholder("u", [std::slice::from_ref(count), &shape[depth..]].concat(), dtype);
     let y = topi::scatter_nd(&x, &at, &u, depth, combine);
     te::create_prim_func("slices", &[x, at, u], &[y]).unwrap()
 }

@@ -21,7 +21,11 @@ pub(in crate::tir::schedule) fn atomic(
     id: BlockId,
     any_order: bool,
 ) -> Result<(), ScheduleError> {
-    let block = &state.get_block(id)?.block;
+    let realize = state.get_block(id)?;
+    if analysis::is_atomic_update(realize) {
+        return Ok(());
+    }
+    let block = &realize.block;
     match updated(block, any_order) {
         Ok(store) => {
             let body = rewrite::with_block(&state.func().body, id, |block| Block {

@@ -71,6 +71,10 @@ fn updates_in_any_order_are_bound() {
         let mut s = Schedule::new(func.clone()).unwrap();
         threads(&mut s, false).unwrap();
         replayed(&func, &s);
+        // Once more changes nothing.
+        let (block, before) = (s.block(UPDATES).unwrap(), s.func().clone());
+        s.atomic(block, false).unwrap();
+        structural_equal(s.func(), &before).unwrap();
         let name = Intrinsic::atomic(op, I64).unwrap().name();
         assert!(s.func().to_string().contains(name), "{name}: {}", s.func());
         for seed in 0..8 {
