@@ -3,7 +3,7 @@
 use tvm_core::target::Target;
 use tvm_runtime::{DataType, Tensor};
 
-use crate::build::{compiled, int, model, node, run, string, targets};
+use crate::build::{Build, compiled, int, model, node, run, string, targets};
 
 /// Rows, columns and updates.
 const SIZES: [[usize; 3]; 4] = [[4, 7, 40], [1, 1, 1], [3, 5, 0], [9, 33, 70]];
@@ -55,7 +55,7 @@ fn value(number: i64, dtype: DataType) -> i128 {
 
 #[test]
 fn reductions_at_the_same_places() {
-    let cases: [(DataType, &[&str]); 6] = [
+    let cases: [(DataType, &[&'static str]); 6] = [
         (DataType::I32, &["add", "mul", "min", "max"]),
         (DataType::U64, &["add", "mul", "min", "max"]),
         (DataType::I64, &["add", "min"]),
@@ -71,7 +71,7 @@ fn reductions_at_the_same_places() {
     }
 }
 
-fn check(target: &Target, dtype: DataType, reduction: &str) {
+fn check(target: &Target, dtype: DataType, reduction: &'static str) {
     let of = |op: &str, at: &str, attrs| {
         let model = model(18, vec![node(op, "x at u", "y", attrs)]).typed("x", dtype, "m n");
         let model = model.typed("at", DataType::I64, at).typed("u", dtype, "k n").output("y");
