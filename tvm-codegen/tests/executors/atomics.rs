@@ -1,11 +1,12 @@
 //! Atomic updates: their values on every executor, and mutants of their source that must be found.
 
-use tvm_codegen::cuda as generator;
+use tvm_codegen::{EmitKind, cuda as generator};
 use tvm_core::ir::{IRModule, Var};
 use tvm_core::pass::PassContext;
+use tvm_core::target::Target;
 use tvm_core::te;
 use tvm_core::tir::schedule::Schedule;
-use tvm_core::tir::{PrimExpr, PrimFunc};
+use tvm_core::tir::{PrimExpr, PrimFunc, ThreadTag};
 use tvm_core::topi;
 use tvm_runtime::{DataType, Tensor, Value};
 
@@ -113,6 +114,32 @@ fn updates_of_floats_on_request() {
     if let Some(got) = emulate(&programs, &calls) {
         same(&got, &want);
     }
+}
+
+/// Threads update 4 neighbours each, in a loop of vectors: an update is of one element. No CPU has threads.
+#[test]
+fn updates_are_no_vectors() {
+    let mut rng = Rng(54);
+    let shape = [9, 32].map(PrimExpr::index);
+    let func = updated("neighbours", shape, 1, DataType::I32, OPERATIONS[0].1);
+    let mut s = Schedule::new(func.clone()).unwrap();
+    let block = s.block("scatter_nd").unwrap();
+    s.atomic(block, false).unwrap();
+    let [k, j] = s.loops(block).unwrap();
+    let [outer, inner] = s.split(j, [None, Some(4)]).unwrap();
+    s.vectorize(inner).unwrap();
+    s.bind(k, ThreadTag::BlockIdxX).unwrap();
+    s.bind(outer, ThreadTag::ThreadIdxX).unwrap();
+    let module = IRModule::from_prim_func(s.into_func());
+    let programs = lower(&module);
+    let calls = [[30, 1, 0].map(|count| args([9, 32, count], 1, DataType::I32, false, &mut rng)).to_vec()];
+    let want = interpret(&[("in order".into(), func)], &calls);
+    same(&interpret(&programs, &calls), &want);
+    if let Some(got) = emulate(&programs, &calls) {
+        same(&got, &want);
+    }
+    let err = tvm_codegen::emit(&module, &Target::c(), EmitKind::C).unwrap_err().to_string();
+    assert!(err.contains("does not support loop `i0` of kind ThreadBinding"), "{err}");
 }
 
 fn args_of(sizes: [i64; 3], dtype: DataType, rng: &mut Rng) -> Vec<Value> {
