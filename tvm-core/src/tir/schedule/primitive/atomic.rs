@@ -36,7 +36,12 @@ pub(in crate::tir::schedule) fn atomic(
         }
         Err(why) => {
             let message = format!("the update of block `{}` cannot be atomic: {why}", block.name);
-            Err(ScheduleError::illegal(NAME, message).show(state, &[StmtSRef::Block(id)]))
+            let err = ScheduleError::illegal(NAME, message);
+            let err = match updated(block, true) {
+                Ok(_) => err.help("allow any order (`any_order`) if results may differ from run to run"),
+                Err(_) => err,
+            };
+            Err(err.show(state, &[StmtSRef::Block(id)]))
         }
     }
 }

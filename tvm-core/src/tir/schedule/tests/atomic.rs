@@ -105,6 +105,7 @@ fn types_and_orders() {
                 let why =
                     if at < 6 { "depends on the order of the updates" } else { "have no atomic updates" };
                 assert!(err.to_string().contains(why), "{dtype}: {err}");
+                assert_eq!(err.to_string().contains("allow any order"), at < 6, "{dtype}: {err}");
             }
         }
     }
