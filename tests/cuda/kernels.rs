@@ -29,6 +29,34 @@ fn gather(x: &Tensor<f32, n>, at: &Tensor<i64, m>, y: &mut Tensor<f32, m>) {
     }
 }
 
+#[prim_func]
+fn histogram(at: &Tensor<i64, m>, counts: &mut Tensor<i32, n>) {
+    for i in 0..n {
+        counts[[i]] = 0;
+    }
+    for i in 0..m {
+        counts[[at[[i]] as usize]] += 1;
+    }
+}
+
+/// The threads of many blocks count in the same few elements; a value without a place is an error.
+#[test]
+fn values_are_counted_by_all_threads() {
+    on_any_gpu("kernels::values_are_counted_by_all_threads", "", || {
+        let histogram = histogram::compile(&Target::cuda()).unwrap();
+        for count in [0usize, 1, 255, 70_000] {
+            let at: Vec<i64> = (0..count as i64).map(|i| i * i % 7).collect();
+            let mut want = [0i32; 7];
+            at.iter().for_each(|&at| want[at as usize] += 1);
+            let mut counts = [-1i32; 7];
+            histogram.call(&at, &mut counts).unwrap();
+            assert_eq!(counts, want);
+        }
+        let err = histogram.call(&[3i64, 7], &mut [0i32; 7]).unwrap_err();
+        assert!(err.to_string().contains("counts"), "{err}");
+    });
+}
+
 #[test]
 fn calls_with_arguments_of_the_host() {
     on_gpu("kernels::calls_with_arguments_of_the_host", "", || {

@@ -91,7 +91,7 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
         return ("add_unit_loop of the block".into(), s.add_unit_loop(block).map(drop));
     };
     let any = *rng.pick(&loops);
-    match rng.below(38) {
+    match rng.below(40) {
         0..=3 => {
             let (at, factor) = (if rng.one_in(2) { last } else { any }, *rng.pick(&FACTORS));
             (format!("split by {factor}"), s.split(at, [None, Some(factor)]).map(drop))
@@ -134,6 +134,7 @@ fn one(s: &mut Schedule, mine: &str, other: &str, rng: &mut Rng) -> (String, Res
         30 => ("add_unit_loop".into(), s.add_unit_loop(any).map(drop)),
         31 => ("rfactor".into(), s.rfactor(any, 0).map(drop)),
         32 => ("decompose_reduction".into(), s.decompose_reduction(block, any).map(drop)),
+        38 | 39 => ("atomic".into(), s.atomic(block, false)),
         _ if rng.one_in(2) => ("unroll".into(), s.unroll(last)),
         _ => ("vectorize".into(), s.vectorize(last)),
     }

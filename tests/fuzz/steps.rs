@@ -89,7 +89,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         handles.old_blocks.push(block);
     }
     let no_loop = loops.is_empty() || others.is_empty();
-    let op = rng.below(if no_loop { 15 } else { 72 });
+    let op = rng.below(if no_loop { 15 } else { 73 });
     let pick = |rng: &mut Rng, loops: &[LoopRV]| *rng.pick(loops);
     let (call, result) = match op {
         7 => ("block(\"no such\")".to_string(), s.block("no such").map(drop)),
@@ -156,6 +156,7 @@ pub(crate) fn step(s: &mut Schedule, handles: &mut Handles, seed: u64) -> Done {
         }
         64..=67 => tile(s, block, &loops, rng),
         46 => ("unannotate of a loop".into(), s.unannotate(pick(rng, &loops), "pragma")),
+        72 => ("atomic".into(), s.atomic(block, false)),
         68 | 69 => ("fuse_reduction_epilogue".into(), s.fuse_reduction_epilogue(block, consumer)),
         70 => {
             let copies = *rng.pick(&[1i64, 2, 3, 4, 8, 1024]);

@@ -23,6 +23,7 @@ mod random;
 mod recurrent;
 mod sampling;
 mod scan;
+mod scatter;
 mod selection;
 mod sequences;
 mod shapes;

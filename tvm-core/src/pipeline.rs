@@ -63,6 +63,7 @@ impl Pass {
         tir::transform::contract_reductions,
         tir::transform::convert_blocks_to_opaque,
         tir::transform::convert_ssa,
+        tir::transform::drop_atomics,
         tir::transform::expand_math,
         tir::transform::flatten_buffer,
         tir::transform::float_compute_legalize,

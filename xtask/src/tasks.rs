@@ -159,6 +159,7 @@ fn models_on_a_fake_gpu(steps: &mut Steps, features: &[&str]) -> Result<(), Stri
         "recurrent::",
         "sampling::",
         "scan::",
+        "scatter::",
         "selection::",
         "sequences::",
         "shapes::",

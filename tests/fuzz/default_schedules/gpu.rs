@@ -13,14 +13,14 @@ use tvm::tir::interp::{InterpErrorKind, Program as Interpreted};
 use tvm_testing::{Budget, Rng};
 
 use super::program::Program;
-use super::{products, reductions, windows};
+use super::{indexed, products, reductions, windows};
 
 /// Statements and iterations of all threads at most.
 const MAX_STEPS: u64 = 12_000_000;
 
 #[test]
 fn fuzz_default_gpu() {
-    let makes: [fn(&mut Rng) -> Program; 12] = [
+    let makes: [fn(&mut Rng) -> Program; 13] = [
         windows::of_many_channels,
         windows::of_many_channels,
         windows::of_many_channels,
@@ -33,6 +33,7 @@ fn fuzz_default_gpu() {
         reductions::norm,
         reductions::rows,
         reductions::position_or_softmax,
+        indexed::scatter,
     ];
     let (mut programs, mut too_long) = (0, 0);
     let mut rules: BTreeMap<&'static str, usize> = BTreeMap::new();

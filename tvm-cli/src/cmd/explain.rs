@@ -14,7 +14,8 @@ use tvm_runtime::vm::Instruction;
 /// The schedule that `func` gets by default, and what the rules did with each block; `None` if it keeps its own.
 pub(super) fn scheduled(compiled: &Compiled, func: &PrimFunc) -> Option<(PrimFunc, Vec<Applied>)> {
     if let Some(arch) = compiled.target().gpu_arch().filter(|_| !func.is_on_host()) {
-        return dlight::schedule_for_gpu(func, arch.limits());
+        let fast_math = PassContext::current().config.fast_math;
+        return dlight::schedule_for_gpu(func, &arch.limits().with_float_atomics(fast_math));
     }
     let machine = compiled.target().machine;
     let bf16_dot = machine.bf16_dot && PassContext::current().config.sums_pairs();

@@ -259,7 +259,7 @@ fn operations(intrinsic: Intrinsic) -> i128 {
         Operands::Words => 8,
         Operands::Pairs => 4,
         Operands::Floats if [Intrinsic::Fma, Intrinsic::FMulAdd].contains(&intrinsic) => 2,
-        Operands::Floats | Operands::Numbers | Operands::Lanes | Operands::Scaled => 1,
+        Operands::Floats | Operands::Numbers | Operands::Lanes | Operands::Scaled | Operands::Updated => 1,
         Operands::Bits
         | Operands::Test
         | Operands::SameSize

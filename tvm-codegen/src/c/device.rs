@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use tvm_core::ir::{BufferId, Var};
-use tvm_core::tir::analysis::DeviceKernel;
+use tvm_core::tir::analysis::{DeviceKernel, atomic_update};
 use tvm_core::tir::{Buffer, BufferStore, Intrinsic, PrimCallee, PrimExpr, Scope, Stmt, Visitor};
 use tvm_runtime::DataType;
 
@@ -122,6 +122,16 @@ impl Function<'_> {
         };
         let name = if later { "tvm_async_copy" } else { "tvm_copy" };
         self.line(&format!("{name}<{lanes}>({to}, {from});"));
+        Ok(true)
+    }
+
+    /// Writes the store at `index` if it is an atomic update of this element. False if it is another store.
+    pub(super) fn store_atomic(&mut self, it: &BufferStore, index: &PrimExpr) -> Result<bool, CodegenError> {
+        let Some((_, term)) = atomic_update(it) else { return Ok(false) };
+        let PrimExpr::Call(call) = &it.value else { return Ok(false) };
+        let PrimCallee::Intrinsic(intrinsic) = call.callee else { return Ok(false) };
+        let (to, term) = (self.place(&it.buffer, index)?, self.expr(term)?);
+        self.line(&format!("tvm_{}_{}({to}, {term});", intrinsic.name(), types::short(it.buffer.dtype)));
         Ok(true)
     }
 

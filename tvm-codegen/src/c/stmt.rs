@@ -209,7 +209,9 @@ impl Function<'_> {
         let [index] = &*it.indices else {
             return not_supported(format!("buffer `{}`, which is not flat", it.buffer.name));
         };
-        if self.unit.dialect == Dialect::Cuda && self.store_copy(it, index)? {
+        if self.unit.dialect == Dialect::Cuda
+            && (self.store_copy(it, index)? || self.store_atomic(it, index)?)
+        {
             return Ok(());
         }
         if !index.dtype().is_scalar() {

@@ -40,6 +40,7 @@ use crate::{CodeGenerator, CodegenError, EmitKind, Options, Unit};
 
 const PRELUDE: &str = include_str!("prelude.h");
 const NARROW: &str = include_str!("narrow.h");
+const ATOMIC: &str = include_str!("atomic.h");
 
 /// CUDA source, and the programs whose kernels it has.
 #[derive(Clone, Debug)]
@@ -94,7 +95,7 @@ pub fn source(funcs: &[(String, PrimFunc)]) -> Result<CudaSource, CodegenError> 
         let written = program(&mut unit, symbol, func);
         programs.push(written.map_err(|err| unit.position.error(func, for_cuda(err)))?);
     }
-    let text = [PRELUDE, c::NUMBERS, NARROW, &unit.functions].concat();
+    let text = [PRELUDE, c::NUMBERS, NARROW, ATOMIC, &unit.functions].concat();
     Ok(CudaSource { text, programs, failures: unit.sites })
 }
 

@@ -15,7 +15,12 @@ TVM_SHUFFLE(int) TVM_SHUFFLE(unsigned) TVM_SHUFFLE(long long) TVM_SHUFFLE(unsign
 TVM_SHUFFLE(float) TVM_SHUFFLE(double)
 extern "C" __device__ int __popcll(unsigned long long);
 extern "C" __device__ int __clzll(long long);
-__device__ unsigned long long atomicCAS(unsigned long long *, unsigned long long, unsigned long long);
+#define TVM_SWAP(T) __device__ T atomicCAS(T *, T, T);
+TVM_SWAP(unsigned) TVM_SWAP(unsigned long long)
+#define TVM_UPDATES(T) __device__ T atomicMin(T *, T); __device__ T atomicMax(T *, T);
+TVM_UPDATES(int) TVM_UPDATES(unsigned) TVM_UPDATES(long long) TVM_UPDATES(unsigned long long)
+#define TVM_SUM(T) __device__ T atomicAdd(T *, T);
+TVM_SUM(int) TVM_SUM(unsigned) TVM_SUM(unsigned long long) TVM_SUM(float) TVM_SUM(double)
 #define TVM_FUNCTION(N) \
   extern "C" __device__ float N##f(float); \
   extern "C" __device__ double N(double);

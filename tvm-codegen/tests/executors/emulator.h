@@ -114,6 +114,34 @@ TVM_INLINE bool tvm_first(int64_t *at, int64_t value) {
   *at = value;
   return true;
 }
+/* Threads run one after the other between barriers: no access of another one comes between. */
+template <class T>
+static inline T atomicAdd(T *at, T value) {
+  T old = *at;
+  *at = old + value;
+  return old;
+}
+template <class T>
+static inline T atomicMin(T *at, T value) {
+  T old = *at;
+  if (value < old) *at = value;
+  return old;
+}
+template <class T>
+static inline T atomicMax(T *at, T value) {
+  T old = *at;
+  if (value > old) *at = value;
+  return old;
+}
+/* Every third one finds that another thread has changed the element, which is then changed back. */
+template <class T>
+static inline T atomicCAS(T *at, T expected, T value) {
+  static unsigned count;
+  if (count++ % 3 == 0) return ~expected;
+  T old = *at;
+  if (old == expected) *at = value;
+  return old;
+}
 TVM_INLINE float tvm_cvt_f16_f32(uint16_t h) {
   int exponent = h >> 10 & 31, fraction = h & 1023;
   float value = exponent == 31 ? (fraction ? NAN : INFINITY)

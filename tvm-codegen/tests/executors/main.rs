@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aarch64;
+mod atomics;
 mod convolutions;
 mod cuda;
 mod data;

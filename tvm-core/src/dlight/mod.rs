@@ -71,7 +71,7 @@ pub fn default_schedule() -> Pass {
             }
             TargetKind::Cuda => {
                 let arch = target.gpu_arch().unwrap_or(GpuArch::DEFAULT);
-                schedule_for_gpu(func, arch.limits())
+                schedule_for_gpu(func, &arch.limits().with_float_atomics(ctx.config.fast_math))
             }
             TargetKind::Interpreter => None,
         };

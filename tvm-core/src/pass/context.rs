@@ -25,7 +25,8 @@ pub struct PassConfig {
     /// `ConvertLayout`: convolutions may use Winograd's algorithm, whose results in f32 are within 2·10⁻⁵ of the largest one.
     pub winograd: bool,
     /// Code generation may reassociate and contract floats, multiply by reciprocals, assume that there is no NaN and no
-    /// infinity, and ignore the sign of zero. When off, only the reductions of reduction blocks may be contracted.
+    /// infinity, and ignore the sign of zero. Default schedules for GPUs may update a float several times in any order. When off,
+    /// only the reductions of reduction blocks may be contracted.
     pub fast_math: bool,
     /// `ToMixedPrecision`: the type in which convolutions and products with constant weights take their operands. Sums stay in
     /// f32. By default, that of the model.

@@ -345,6 +345,10 @@ impl Sayable {
                 | Intrinsic::ArgScalar
                 | Intrinsic::StorageSync
                 | Intrinsic::WarpShuffleXor
+                | Intrinsic::AtomicAdd
+                | Intrinsic::AtomicMul
+                | Intrinsic::AtomicMin
+                | Intrinsic::AtomicMax
         );
         if unsaid {
             self.refuse(format!("a call of `{}`", intrinsic.name()), false);

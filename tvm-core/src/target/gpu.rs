@@ -38,6 +38,9 @@ pub struct GpuLimits {
     pub local_bytes: i64,
     /// True if threads need not wait for what they copy from memory of the GPU to shared memory (`cp.async`).
     pub async_copies: bool,
+    /// True if floats may be updated atomically, in any order. Every architecture has such updates, but results may then differ
+    /// from run to run, so only programs that are compiled with `fast_math` have them.
+    pub float_atomics: bool,
 }
 
 /// A name that is no known architecture.
@@ -57,6 +60,7 @@ const fn arch(name: &'static str, shared_kib: i64) -> GpuArch {
         registers_per_thread: 255,
         local_bytes: 512 << 10,
         async_copies: true,
+        float_atomics: false,
     };
     GpuArch { name, limits }
 }
@@ -121,6 +125,14 @@ impl GpuArch {
     /// What one kernel may use.
     pub const fn limits(&self) -> &GpuLimits {
         &self.limits
+    }
+}
+
+impl GpuLimits {
+    /// These limits, for programs whose floats may be updated atomically or not.
+    #[must_use]
+    pub const fn with_float_atomics(self, float_atomics: bool) -> GpuLimits {
+        GpuLimits { float_atomics, ..self }
     }
 }
 

@@ -10,6 +10,7 @@ pub fn lower_tir() -> Pass {
     let passes = vec![
         tir::verify_source().mandatory(),
         tir::check_loop_kinds().mandatory(),
+        tir::drop_atomics().mandatory(),
         tir::check_reduction_lanes().mandatory(),
         tir::contract_reductions(),
         tir::lower_init_block().mandatory(),

@@ -194,6 +194,11 @@ pub(crate) fn random_step(s: &mut Schedule, rng: &mut Rng) -> (&'static str, Res
         37 => ("blockize", s.blockize(innermost).map(drop)),
         38..=41 => ("tensorize", random_tensorize(s, rng, block)),
         42 | 43 => ("fuse_reduction_epilogue", s.fuse_reduction_epilogue(block, other)),
+        44 if factor > 4 => {
+            let mut fork = s.clone();
+            let res = fork.decompose_reduction(block, a).and_then(|_| fork.atomic(block, false));
+            ("atomic", res.map(|()| *s = fork))
+        }
         35 => ("cache_index", s.cache_index(block, scope, rng.below(3)).map(drop)),
         _ => ("decompose_reduction", s.decompose_reduction(block, a).map(drop)),
     }

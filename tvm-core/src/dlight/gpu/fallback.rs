@@ -2,11 +2,12 @@
 //!
 //! The loops that drive spatial axes alone become the outer ones; the innermost of them are threads, the others blocks. Loops that several blocks share, as in plain
 //! loops with several statements, are fused as far as nothing stands between them. What is left, as the terms of a sum or the
-//! steps of a scan, a thread runs one after the other.
+//! steps of a scan, a thread runs one after the other. Where these are updates of elements, the rule says why they are not
+//! [atomic](super::atomic).
 //!
 //! TVM counterpart: `dlight.gpu.Fallback`.
 
-use super::{BUSY, GpuRule};
+use super::{BUSY, GpuRule, atomic};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError, StmtSRef};
 use crate::tir::{IterKind, ThreadTag, uses_var};
@@ -26,14 +27,27 @@ const THREADS: i64 = 256;
 const OWN: i64 = 4;
 
 /// A loop around a block.
-struct Around {
+pub(super) struct Around {
     /// True if it drives spatial axes alone.
     spatial: bool,
+    /// True if it drives an axis whose iterations keep their order.
+    pub(super) in_order: bool,
     /// The extent, if it is a constant.
-    extent: Option<i64>,
+    pub(super) extent: Option<i64>,
 }
 
 fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
+    let in_order = atomic::why_not(s, name, limits);
+    let threads = independent(s, name, limits)?;
+    Ok(match (threads, in_order) {
+        (Some(text), Some(why)) => Some(format!("{text}, updates in order: {why}")),
+        (None, Some(why)) => Some(format!("one thread, updates in order: {why}")),
+        (threads, None) => threads,
+    })
+}
+
+/// Binds loops whose iterations are independent.
+fn independent(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<String>, ScheduleError> {
     let around = loops_around(s, name)?;
     if around.iter().any(|it| it.spatial) {
         let mut fork = s.clone();
@@ -55,17 +69,18 @@ fn apply(s: &mut Schedule, name: &str, limits: &GpuLimits) -> Result<Option<Stri
 }
 
 /// The loops around the block, outermost first.
-fn loops_around(s: &Schedule, name: &str) -> Result<Vec<Around>, ScheduleError> {
+pub(super) fn loops_around(s: &Schedule, name: &str) -> Result<Vec<Around>, ScheduleError> {
     let Some(realize) = s.state().blocks().iter().find(|it| &*it.block.name == name) else {
         return Ok(Vec::new());
     };
     let mut around = Vec::new();
     for var in s.state().loops_above(StmtSRef::Block(realize.block.id)) {
         let node = s.state().get_for(var)?;
-        let mut driven = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
-        let spatial =
-            driven.all(|(axis, value)| axis.kind == IterKind::Spatial || !uses_var(value, &node.loop_var));
-        around.push(Around { spatial, extent: node.extent.as_int() });
+        let axes = realize.block.iter_vars.iter().zip(realize.iter_values.iter());
+        let driven = || axes.clone().filter(|it| uses_var(it.1, &node.loop_var)).map(|it| it.0.kind);
+        let spatial = driven().all(|kind| kind == IterKind::Spatial);
+        let in_order = driven().any(|kind| matches!(kind, IterKind::Ordered | IterKind::Opaque));
+        around.push(Around { spatial, in_order, extent: node.extent.as_int() });
     }
     Ok(around)
 }
@@ -91,7 +106,7 @@ fn spatial_outside(
 }
 
 /// Runs the iterations of `loops` by the threads of as many blocks as that takes, up to `own` by each of them.
-fn bind<'a>(
+pub(super) fn bind<'a>(
     s: &mut Schedule,
     loops: &[LoopRV],
     around: impl Iterator<Item = &'a Around>,

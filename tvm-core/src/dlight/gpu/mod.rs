@@ -5,6 +5,7 @@
 //! ([`make_kernels`](crate::tir::transform::make_kernels)). What one kernel computes and another one reads is in memory of
 //! the GPU. TVM counterpart: `dlight.gpu`.
 
+mod atomic;
 mod columns;
 mod conv;
 mod fallback;
@@ -50,8 +51,15 @@ struct GpuRule {
 const FIRST: &[GpuRule] = &[conv::RULE];
 
 /// The other rules, in the order in which they are tried.
-const RULES: &[GpuRule] =
-    &[matmul::RULE, rows::RULE, reduction::RULE, columns::RULE, transpose::RULE, fallback::RULE];
+const RULES: &[GpuRule] = &[
+    matmul::RULE,
+    rows::RULE,
+    reduction::RULE,
+    columns::RULE,
+    transpose::RULE,
+    atomic::RULE,
+    fallback::RULE,
+];
 
 /// The program that [`default_schedule`](super::default_schedule) makes of `func` for a GPU with these limits, and what it did
 /// with each block; `None` if it leaves `func` as it is.

@@ -1,5 +1,6 @@
 //! Which loops the rules bind, and that the programs compute what they did.
 
+mod atomic;
 mod conv;
 mod long_rows;
 mod pairs;

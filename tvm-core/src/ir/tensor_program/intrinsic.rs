@@ -50,6 +50,8 @@ pub enum Operands {
     Scope,
     /// A number or bool as is the result, and a constant `i32` from 1 to 31.
     Exchange,
+    /// An element of a buffer, and a number of its type, which is that of the result: 32 or 64 bits.
+    Updated,
 }
 
 impl Operands {
@@ -134,12 +136,24 @@ impl Operands {
                 },
                 "a value of the type of the result and a constant `i32` from 1 to 31",
             ),
+            Operands::Updated => (
+                {
+                    let element = matches!(args.first(), Some(PrimExpr::BufferLoad(_)));
+                    element && is_atomic(result) && types().all(|it| it == result)
+                },
+                "an element of a buffer, of a number of 32 or 64 bits, and a value of its type, as is the result",
+            ),
             Operands::Scope => {
                 (args.iter().all(|it| matches!(it, PrimExpr::StringImm(_))), "the name of a memory scope")
             }
         };
         (!fits).then_some(expected)
     }
+}
+
+/// True for the types of numbers that a GPU updates atomically.
+fn is_atomic(dtype: DataType) -> bool {
+    dtype.is_scalar() && (dtype.is_float() || dtype.is_integer()) && dtype.bits() >= 32
 }
 
 macro_rules! intrinsics {
@@ -318,6 +332,15 @@ intrinsics! {
     /// threads of a warp call it together. A warp is 32 threads that follow each other along threadIdx.x, whose extent is a
     /// multiple of 32. It is the whole value of a store
     WarpShuffleXor = "warp_shuffle_xor" 2 Exchange UpdateState;
+    /// The sum of an element of memory and a number, given as `atomic_add(element, x)`. It is the whole value of a store to this
+    /// element, and no other thread accesses the element between the load and the store
+    AtomicAdd = "atomic_add" 2 Updated UpdateState;
+    /// The product of an element and a number, as `atomic_add`
+    AtomicMul = "atomic_mul" 2 Updated UpdateState;
+    /// The smaller one of an element and a number, as `atomic_add`
+    AtomicMin = "atomic_min" 2 Updated UpdateState;
+    /// The larger one of an element and a number, as `atomic_add`
+    AtomicMax = "atomic_max" 2 Updated UpdateState;
 }
 
 impl Intrinsic {
@@ -337,6 +360,24 @@ impl Intrinsic {
         const ALL: [Intrinsic; 4] =
             [Intrinsic::ReduceAdd, Intrinsic::ReduceMul, Intrinsic::ReduceMin, Intrinsic::ReduceMax];
         ALL.into_iter().find(|it| it.lane_op() == Some(op))
+    }
+
+    /// The operation of an intrinsic that updates an element.
+    pub const fn atomic_op(self) -> Option<BinaryOp> {
+        match self {
+            Intrinsic::AtomicAdd => Some(BinaryOp::Add),
+            Intrinsic::AtomicMul => Some(BinaryOp::Mul),
+            Intrinsic::AtomicMin => Some(BinaryOp::Min),
+            Intrinsic::AtomicMax => Some(BinaryOp::Max),
+            _ => None,
+        }
+    }
+
+    /// The intrinsic that updates an element by `op`, if GPUs have one for elements of this type.
+    pub fn atomic(op: BinaryOp, dtype: DataType) -> Option<Intrinsic> {
+        const ALL: [Intrinsic; 4] =
+            [Intrinsic::AtomicAdd, Intrinsic::AtomicMul, Intrinsic::AtomicMin, Intrinsic::AtomicMax];
+        ALL.into_iter().find(|it| it.atomic_op() == Some(op) && is_atomic(dtype))
     }
 
     /// The intrinsic named `name` in the DSL.

@@ -1,7 +1,7 @@
-//! Stores that update an element: `c[i] = c[i] + term`.
+//! Stores that update an element: `c[i] = c[i] + term`, also as an atomic operation.
 
 use crate::arith::same;
-use crate::tir::{Binary, BinaryOp, Buffer, BufferStore, PrimExpr, any_expr};
+use crate::tir::{Binary, BinaryOp, Buffer, BufferStore, PrimCallee, PrimExpr, any_expr};
 
 /// Operator and term of a store `element = element op term` or `element = term op element`, whose term does not read the
 /// buffer.
@@ -16,6 +16,26 @@ pub(crate) fn update(store: &BufferStore) -> Option<(BinaryOp, &PrimExpr)> {
         return None;
     };
     (!loads_buffer(term, &store.buffer)).then_some((*op, term))
+}
+
+/// Operator and term of a store `element = atomic_op(element, term)`. That the element is the one that is stored,
+/// [`verify_source`](crate::tir::transform::verify_source) checks.
+pub fn atomic_update(store: &BufferStore) -> Option<(BinaryOp, &PrimExpr)> {
+    let PrimExpr::Call(call) = &store.value else { return None };
+    let PrimCallee::Intrinsic(intrinsic) = call.callee else { return None };
+    match (intrinsic.atomic_op()?, &*call.args) {
+        (op, [PrimExpr::BufferLoad(load), term]) if load.buffer == store.buffer => Some((op, term)),
+        _ => None,
+    }
+}
+
+/// True if `store` is an atomic update of the element that it writes.
+pub(in crate::tir) fn is_own_update(store: &BufferStore) -> bool {
+    let element = match &store.value {
+        PrimExpr::Call(call) if atomic_update(store).is_some() => call.args.first(),
+        _ => None,
+    };
+    store.predicate.is_none() && element.is_some_and(|it| loads_element(it, store))
 }
 
 /// True if `expr` is the element that `store` writes.

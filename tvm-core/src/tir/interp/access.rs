@@ -9,7 +9,7 @@ use tvm_runtime::{DTypeCode, DataType};
 use super::InterpErrorKind;
 use super::machine::{Handle, IntFn, Machine, Run, Trap};
 use super::ops::Code;
-use super::strict::Fault;
+use super::strict::{Fault, Kind};
 use crate::ir::Span;
 use crate::support::{to_bf16, to_f16};
 
@@ -20,6 +20,8 @@ pub(super) struct Access {
     pub(super) dtype: DataType,
     pub(super) buffer: Arc<str>,
     pub(super) span: Span,
+    /// True if it is a part of an atomic update.
+    pub(super) atomic: bool,
 }
 
 impl Access {
@@ -78,7 +80,7 @@ impl Access {
     fn read<const N: usize>(&self, m: &mut Machine<'_>) -> Result<[u8; N], Trap> {
         let at = self.address(m)?;
         if m.watch.is_some() {
-            self.watched(m, at, N, false)?;
+            self.watched(m, at, N, Kind::Read)?;
         }
         match m.bytes(at.mem).get(at.byte as usize..).and_then(|bytes| bytes.first_chunk::<N>()) {
             Some(bytes) => Ok(*bytes),
@@ -88,9 +90,10 @@ impl Access {
 
     /// Reports an access to the strict mode.
     #[cold]
-    fn watched(&self, m: &mut Machine<'_>, at: Handle, len: usize, write: bool) -> Result<(), Trap> {
+    fn watched(&self, m: &mut Machine<'_>, at: Handle, len: usize, kind: Kind) -> Result<(), Trap> {
         let Some(watch) = &mut m.watch else { return Ok(()) };
-        let Err(fault) = watch.access(at.mem, at.byte, len, write) else { return Ok(()) };
+        let kind = if self.atomic { Kind::Atomic } else { kind };
+        let Err(fault) = watch.access(at.mem, at.byte, len, kind) else { return Ok(()) };
         m.watch = None;
         let element = self.indices.iter().map(|index| index(m)).collect::<Result<_, _>>()?;
         let buffer = self.buffer.clone();
@@ -112,7 +115,7 @@ impl Access {
     #[inline]
     fn write<const N: usize>(&self, m: &mut Machine<'_>, at: Handle, value: [u8; N]) -> Result<(), Trap> {
         if m.watch.is_some() {
-            self.watched(m, at, N, true)?;
+            self.watched(m, at, N, Kind::Write)?;
         }
         let Some(bytes) = m.bytes_mut(at.mem) else {
             return Err(m.fail(InterpErrorKind::ReadOnly { buffer: self.buffer.clone() }, &self.span));

@@ -9,7 +9,7 @@ use super::ops::{self, Code};
 use super::stmt::Compiler;
 use super::{InterpError, InterpErrorKind};
 use crate::support::with_stack;
-use crate::tir::{Buffer, Intrinsic, PrimCall, PrimCallee, PrimExpr, Shuffle};
+use crate::tir::{BinaryOp, Buffer, Intrinsic, PrimCall, PrimCallee, PrimExpr, Shuffle};
 use crate::{ir::Span, tir::Let};
 
 type Compiled<T> = Result<T, InterpError>;
@@ -50,20 +50,8 @@ impl Compiler {
                 Code::Int(Box::new(move |m| Ok(1 - value(m)?)))
             }
             PrimExpr::Binary(it) => {
-                let dtype = it.a.dtype().scalar();
-                match (self.expr(&it.a)?, self.expr(&it.b)?) {
-                    (Code::Int(a), Code::Int(b)) => {
-                        Code::Int(ops::int_binary(it.op, dtype, a, b, &self.span))
-                    }
-                    (Code::Float(a), Code::Float(b)) => {
-                        ops::float_binary(it.op, dtype, a, b).ok_or_else(|| {
-                            self.malformed(format!("{:?}", it.op), "floats have no such operation")
-                        })?
-                    }
-                    (Code::Int(_), Code::Float(_)) | (Code::Float(_), Code::Int(_)) => {
-                        return Err(self.malformed(format!("{:?}", it.op), "its operands differ in type"));
-                    }
-                }
+                let (a, b) = (self.expr(&it.a)?, self.expr(&it.b)?);
+                self.binary(it.op, it.a.dtype().scalar(), a, b)?
             }
             PrimExpr::Select(it) => {
                 let condition = self.int(&it.condition)?;
@@ -120,7 +108,8 @@ impl Compiler {
         }
         let indices = indices.iter().map(|index| self.int(index)).collect::<Compiled<_>>()?;
         let span = if span.is_none() { self.span.clone() } else { span.clone() };
-        Ok(Access { view, indices, dtype: buffer.dtype, buffer: buffer.name.clone(), span })
+        let (buffer, dtype) = (buffer.name.clone(), buffer.dtype);
+        Ok(Access { view, indices, dtype, buffer, span, atomic: false })
     }
 
     /// Compiles a handle: a variable, the data of an argument or the address of an element.
@@ -235,6 +224,11 @@ impl Compiler {
         if let Some(op) = intrinsic.lane_op() {
             return self.reduced(op, &it.args[0]);
         }
+        if intrinsic.atomic_op().is_some() {
+            return Err(
+                self.malformed(intrinsic.name(), "it is not the whole value of a store to its element")
+            );
+        }
         match intrinsic {
             Intrinsic::StorageSync => {
                 // A barrier between loops over threads; `simt` handles those inside such loops.
@@ -310,6 +304,18 @@ impl Compiler {
                 _ => Err(not_packed(m, "an argument of another kind")),
             }
         })))
+    }
+
+    /// `a op b`, of the type `dtype` both.
+    pub(super) fn binary(&self, op: BinaryOp, dtype: DataType, a: Code, b: Code) -> Compiled<Code> {
+        match (a, b) {
+            (Code::Int(a), Code::Int(b)) => Ok(Code::Int(ops::int_binary(op, dtype, a, b, &self.span))),
+            (Code::Float(a), Code::Float(b)) => ops::float_binary(op, dtype, a, b)
+                .ok_or_else(|| self.malformed(format!("{op:?}"), "floats have no such operation")),
+            (Code::Int(_), Code::Float(_)) | (Code::Float(_), Code::Int(_)) => {
+                Err(self.malformed(format!("{op:?}"), "its operands differ in type"))
+            }
+        }
     }
 
     pub(super) fn malformed(&self, what: impl Into<String>, why: &'static str) -> InterpError {

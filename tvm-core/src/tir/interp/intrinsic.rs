@@ -68,7 +68,11 @@ fn float_unary(intrinsic: Intrinsic) -> Option<fn(f64) -> f64> {
         | Intrinsic::ArgIsCompact
         | Intrinsic::ArgScalar
         | Intrinsic::StorageSync
-        | Intrinsic::WarpShuffleXor => return None,
+        | Intrinsic::WarpShuffleXor
+        | Intrinsic::AtomicAdd
+        | Intrinsic::AtomicMul
+        | Intrinsic::AtomicMin
+        | Intrinsic::AtomicMax => return None,
     })
 }
 

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tvm_runtime::{DataType, byte_size};
 
+use super::access::Access;
 use super::deep::with_room;
 use super::init::Enclosing;
 use super::machine::{Dim, Handle, IntFn, Machine, Mem, Run, Sizes, Trap};
@@ -14,6 +15,7 @@ use super::strict::{Concurrent, shuffled};
 use super::{InterpError, InterpErrorKind};
 use crate::ir::{BufferId, Span, Var, VarId};
 use crate::support::with_stack;
+use crate::tir::analysis::atomic_update;
 use crate::tir::schedule::analysis::reduces_across;
 use crate::tir::{
     AssertStmt, BlockRealize, Buffer, BufferStore, For, ForKind, MatchBufferRegion, PrimExpr, Stmt,
@@ -196,6 +198,14 @@ impl Compiler {
     }
 
     fn store(&mut self, it: &BufferStore) -> Compiled<Run> {
+        if let Some((op, term)) = atomic_update(it) {
+            let element = |compiler: &mut Compiler| -> Compiled<Access> {
+                Ok(Access { atomic: true, ..compiler.access(&it.buffer, &it.indices, &it.span)? })
+            };
+            let (old, term) = (element(self)?.load(), self.expr(term)?);
+            let new = self.binary(op, it.buffer.dtype, old, term)?;
+            return Ok(element(self)?.store(new, 1, None));
+        }
         let (value, lanes) = (self.expr(&it.value)?, usize::from(it.value.dtype().lanes()));
         let is_float = matches!(value, super::ops::Code::Float(_));
         if is_float != it.buffer.dtype.is_float() {

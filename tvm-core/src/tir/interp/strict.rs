@@ -1,7 +1,7 @@
 //! The strict mode: the interpreter as an oracle that reports behaviour which compiled code leaves undefined.
 //!
 //! - Parallel, vectorised and thread-bound loops run their iterations in an order drawn from a seed.
-//! - Two iterations of such a loop must not access the same element if one of them writes it.
+//! - Two iterations of such a loop must not access the same element if one of them writes it, unless both update it atomically.
 //! - The program must not read an element of an allocated buffer before writing it; on request, nor of an output.
 //!
 //! - Loops bound to the same thread index inside another loop over threads run on the same threads. Accesses of
@@ -10,7 +10,8 @@
 //! Each iteration of a concurrent loop is a node of a tree; two accesses are ordered unless their paths diverge at a loop.
 //! Loops over the same threads share their nodes until a barrier. For each element, up to two readers are kept that are
 //! not ordered with each other: a later writer that races with any reader races with one of them. A kept reader that is
-//! ordered with a later reader is replaced by it (as in the SP-bags algorithm of Feng and Leiserson).
+//! ordered with a later reader is replaced by it (as in the SP-bags algorithm of Feng and Leiserson). The same holds for atomic
+//! updates: they are in no order with each other, and race with reads and other writes.
 
 use rustc_hash::FxHashMap;
 
@@ -103,9 +104,19 @@ enum Is {
 #[derive(Clone, Copy)]
 struct Cell {
     written: u32,
-    read: u32,
-    /// A reader that is not ordered with `read`.
-    also: u32,
+    /// A reader, and one that is not ordered with it.
+    read: [u32; 2],
+    /// An atomic update, and one that is not ordered with it.
+    updated: [u32; 2],
+}
+
+/// What an access does with an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    /// The read, or the write, of an atomic update.
+    Atomic,
 }
 
 #[derive(Default)]
@@ -215,7 +226,8 @@ impl Watch {
 
     /// Starts tracking memory `mem`, which is new and has `bytes` bytes, in cells of `unit` bytes.
     pub(super) fn track(&mut self, mem: usize, bytes: usize, unit: usize, written: bool) {
-        let cell = Cell { written: if written { ROOT } else { NEVER }, read: NEVER, also: NEVER };
+        let written = if written { ROOT } else { NEVER };
+        let cell = Cell { written, read: [NEVER; 2], updated: [NEVER; 2] };
         let cells = &mut self.mems[mem];
         cells.unit = unit;
         cells.cells.clear();
@@ -282,29 +294,42 @@ impl Watch {
         }
     }
 
-    /// Records that the current iteration reads (or writes) `len` bytes of memory `mem`.
-    pub(super) fn access(&mut self, mem: usize, byte: i64, len: usize, write: bool) -> Result<(), Fault> {
+    /// Records an access of the current iteration to `len` bytes of memory `mem`.
+    pub(super) fn access(&mut self, mem: usize, byte: i64, len: usize, kind: Kind) -> Result<(), Fault> {
         let unit = self.mems[mem].unit.max(1);
         let first = byte as usize / unit;
         for at in first..=(byte as usize + len - 1) / unit {
             let Some(&cell) = self.mems[mem].cells.get(at) else { continue };
-            if !write && cell.written == NEVER {
+            if kind != Kind::Write && cell.written == NEVER {
                 return Err(Fault::Uninitialised);
             }
             if let Some(race) = self.race(cell.written, self.current) {
                 return Err(race);
             }
-            let (read, also) = (self.race(cell.read, self.current), self.race(cell.also, self.current));
-            let new = match (write, read, also) {
-                (true, Some(race), _) | (true, None, Some(race)) => return Err(race),
-                (true, None, None) => Cell { written: self.current, read: NEVER, also: NEVER },
-                (false, Some(_), Some(_)) => cell,
-                (false, Some(_), None) => Cell { also: self.current, ..cell },
-                (false, None, _) => Cell { read: self.current, ..cell },
+            let races = |nodes: [u32; 2]| nodes.map(|node| self.race(node, self.current));
+            let (read, updated) = (races(cell.read), races(cell.updated));
+            let new = match kind {
+                Kind::Read => Cell { read: self.with_current(cell.read, &read), ..cell },
+                Kind::Atomic => Cell { updated: self.with_current(cell.updated, &updated), ..cell },
+                Kind::Write => Cell { written: self.current, read: [NEVER; 2], updated: [NEVER; 2] },
             };
+            let of_reads = read.into_iter().filter(|_| kind != Kind::Read);
+            let of_updates = updated.into_iter().filter(|_| kind != Kind::Atomic);
+            if let Some(race) = of_reads.chain(of_updates).flatten().next() {
+                return Err(race);
+            }
             self.mems[mem].cells[at] = new;
         }
         Ok(())
+    }
+
+    /// `nodes`, of which those with a race are not ordered with the current iteration, and the current iteration.
+    fn with_current(&self, nodes: [u32; 2], races: &[Option<Fault>; 2]) -> [u32; 2] {
+        match races {
+            [Some(_), Some(_)] => nodes,
+            [Some(_), None] => [nodes[0], self.current],
+            [None, _] => [self.current, nodes[1]],
+        }
     }
 }
 

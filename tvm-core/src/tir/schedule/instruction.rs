@@ -10,6 +10,7 @@ use super::handle::Item;
 use super::primitive::{
     add_unit_loop::add_unit_loop,
     annotate::annotate,
+    atomic::atomic,
     blockize::blockize,
     cache_index::cache_index,
     cache_read::cache_read,
@@ -90,6 +91,11 @@ pub enum InstructionKind {
     Bind {
         /// The thread index that the loop variable becomes.
         tag: ThreadTag,
+    },
+    /// Makes the update of a block atomic.
+    Atomic {
+        /// True if the order of updates of floats is free.
+        any_order: bool,
     },
     /// Puts a loop of one iteration around a loop or block.
     AddUnitLoop,
@@ -235,6 +241,7 @@ impl InstructionKind {
             InstructionKind::Vectorize => "vectorize",
             InstructionKind::Unroll => "unroll",
             InstructionKind::Bind { .. } => "bind",
+            InstructionKind::Atomic { .. } => "atomic",
             InstructionKind::AddUnitLoop => "add_unit_loop",
             InstructionKind::CacheRead { .. } => "cache_read",
             InstructionKind::CacheWrite { .. } => "cache_write",
@@ -274,6 +281,7 @@ impl InstructionKind {
             | InstructionKind::SamplePerfectTile { .. }
             | InstructionKind::SampleCategorical { .. }
             | InstructionKind::Unroll
+            | InstructionKind::Atomic { .. }
             | InstructionKind::Annotate { .. }
             | InstructionKind::Unannotate { .. }
             | InstructionKind::StorageAlign { .. } => None,
@@ -400,6 +408,7 @@ impl InstructionKind {
             InstructionKind::Bind { tag } => {
                 set_kind(state, a_loop(0)?, ForKind::ThreadBinding(*tag)).map(no_output)
             }
+            InstructionKind::Atomic { any_order } => atomic(state, block(0)?, *any_order).map(no_output),
             InstructionKind::AddUnitLoop => add_unit_loop(state, stmt(0)?).map(|var| loops(vec![var])),
             InstructionKind::CacheRead { buffer, scope } => {
                 cache_read(state, block(0)?, buffer, *scope).map(one_block)

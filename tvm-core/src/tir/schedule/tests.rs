@@ -8,6 +8,7 @@ use crate::tir::{PrimExpr, analysis::well_formed};
 use tvm_testing::Rng;
 
 mod align;
+mod atomic;
 mod block_layout;
 mod blockize;
 mod cache_index;

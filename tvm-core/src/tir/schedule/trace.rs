@@ -152,6 +152,7 @@ impl fmt::Display for Trace {
                     writeln!(f, "let [{outs}] = s.loop_partition({ins}, &{points:?})?;")?
                 }
                 InstructionKind::Bind { tag } => writeln!(f, "s.bind({ins}, ThreadTag::{tag:?})?;")?,
+                InstructionKind::Atomic { any_order } => writeln!(f, "s.atomic({ins}, {any_order})?;")?,
                 InstructionKind::CacheRead { buffer, scope }
                 | InstructionKind::CacheWrite { buffer, scope } => {
                     writeln!(

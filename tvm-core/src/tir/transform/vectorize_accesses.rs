@@ -30,6 +30,7 @@ use super::software_pipeline::is_zero;
 use crate::arith::{Analyzer, detect_linear_equation, same};
 use crate::ir::{BufferId, IrError, Var};
 use crate::pass::{Pass, prim_func_pass};
+use crate::tir::analysis::atomic_update;
 use crate::tir::{
     AllocBuffer, Binary, BinaryOp, Buffer, BufferLoad, BufferStore, For, ForKind, IfThenElse, Intrinsic,
     Mutator, PrimCallee, PrimExpr, PrimFunc, Scope, Stmt, binary, uses_var,
@@ -136,7 +137,7 @@ impl Lanes<'_> {
     }
 
     fn store(&self, store: &BufferStore) -> Option<Stmt> {
-        if store.predicate.is_some() {
+        if store.predicate.is_some() || atomic_update(store).is_some() {
             return None;
         }
         let to = self.access(&store.buffer, &store.indices);

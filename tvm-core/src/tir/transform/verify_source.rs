@@ -3,8 +3,8 @@
 //!
 //! TVM counterpart: none.
 //! Requires: nothing; programs may come from anywhere. Ensures: every rule of well-formedness, no handles among the
-//! parameters, no `arg_*` intrinsics, no declared buffers, no masked accesses, calls only of C functions that the caller permits
-//! (`Trust::extern_function`), each with one type in the whole module. Later passes therefore do not rely on claims that a program makes about itself.
+//! parameters, no `arg_*` intrinsics, no declared buffers, no masked accesses, atomic updates only of the element that their store
+//! writes, calls only of C functions that the caller permits (`Trust::extern_function`), each with one type in the whole module. Later passes therefore do not rely on claims that a program makes about itself.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use tvm_runtime::{DataType, Trust};
 
 use crate::ir::{BaseFunc, IrError, Span, well_formed};
 use crate::pass::{Pass, module_pass};
+use crate::tir::analysis::is_own_update;
 use crate::tir::{
     C_TYPES, Intrinsic, Param, PrimCall, PrimCallee, PrimExpr, PrimFunc, Stmt, Visitor, walk_expr, walk_stmt,
 };
@@ -113,6 +114,10 @@ impl Source<'_> {
                 Some(refused) => refused,
                 None => return,
             },
+            PrimCallee::Intrinsic(intrinsic) if intrinsic.atomic_op().is_some() => (
+                format!("`{name}` calls `{}`, which is no value", intrinsic.name()),
+                "make it the whole value of a store to the element that it updates",
+            ),
             PrimCallee::Intrinsic(_) => return,
         };
         let span: &Span = if it.span.is_none() { &self.func.span } else { &it.span };
@@ -135,6 +140,12 @@ impl Visitor for Source<'_> {
             let message = format!("`{}` is declared over memory of unknown size", it.buffer.name);
             let error = IrError::new(message, &it.buffer.span).help("match a region of a buffer instead");
             self.error.get_or_insert(error);
+        }
+        if let Stmt::BufferStore(it) = stmt
+            && is_own_update(it)
+            && let PrimExpr::Call(update) = &it.value
+        {
+            return it.indices.iter().chain(update.args.iter()).for_each(|expr| self.visit_expr(expr));
         }
         if let Stmt::BufferStore(it) = stmt
             && it.predicate.is_some()

@@ -307,3 +307,70 @@ fn threads_wait_in_a_while() {
     };
     check(&kernel(true), &reversed(), &[kernel(false)]);
 }
+
+/// `y[0] = atomic_op(y[0], term)`.
+fn update(intrinsic: Intrinsic, y: &Buffer, term: PrimExpr) -> Stmt {
+    let zero = [PrimExpr::index(0)];
+    Stmt::store(y, zero.clone(), PrimExpr::call(intrinsic, [y.load(zero), term], F32))
+}
+
+/// Atomic updates do not race with each other, but with plain reads and writes of other threads.
+#[test]
+fn atomic_updates_race_with_plain_accesses() {
+    let zero = || [PrimExpr::index(0)];
+    let first = |y: &Buffer, i: PrimExpr| {
+        let store = Stmt::store(y, zero(), PrimExpr::float(0.0, F32));
+        Stmt::if_then_else(i.equal(0), store, None)
+    };
+    // Cleared by the first thread, updated by all, read by all: with barriers between, or without one of them.
+    let kernel = |filled: bool, updated: bool, atomic: bool| {
+        program(|x, y, _| {
+            let tx = Var::index("tx");
+            let i = || PrimExpr::from(&tx);
+            let sum = match atomic {
+                true => update(Intrinsic::AtomicAdd, y, x.load([i()])),
+                false => Stmt::store(y, zero(), y.load(zero()) + x.load([i()])),
+            };
+            let read = Stmt::store(y, [i() + 1], y.load(zero()));
+            let body =
+                vec![Some(first(y, i())), filled.then(barrier), Some(sum), updated.then(barrier), Some(read)];
+            thread(ThreadTag::ThreadIdxX, &tx, N, seq(body))
+        })
+    };
+    let wrong = [kernel(false, true, true), kernel(true, false, true), kernel(true, true, false)];
+    assert_eq!(check(&kernel(true, true, true), &[28.0; 9], &wrong), [12, 12, 12]);
+}
+
+/// Updates, a barrier, and updates again: none of the first ones is forgotten, and a thread that reads what it alone updated
+/// races with a later update of another one.
+#[test]
+fn all_updates_are_known() {
+    let zero = || [PrimExpr::index(0)];
+    let by = |var: &Var, thread: i64, stmt: Stmt| {
+        Stmt::if_then_else(PrimExpr::from(var).equal(thread), stmt, None)
+    };
+    let kernel = |last: &dyn Fn(&Var, &Buffer) -> Stmt| {
+        program(|x, y, _| {
+            let [bx, t, u] = ["bx", "tx", "tx"].map(Var::index);
+            let term = |var: &Var| x.load([PrimExpr::from(var)]);
+            let updates = thread(ThreadTag::ThreadIdxX, &t, N, update(Intrinsic::AtomicMax, y, term(&t)));
+            let last = thread(ThreadTag::ThreadIdxX, &u, N, last(&u, y));
+            let clear = Stmt::store(y, zero(), PrimExpr::float(0.0, F32));
+            Stmt::seq([clear, thread(ThreadTag::BlockIdxX, &bx, 1, Stmt::seq([updates, barrier(), last]))])
+        })
+    };
+    let more = |var: &Var, y: &Buffer| {
+        update(Intrinsic::AtomicMax, y, PrimExpr::from(var).cast(F32) * PrimExpr::float(2.0, F32))
+    };
+    let right = kernel(&|u, y| more(u, y));
+    let read_and_update = kernel(&|u, y| {
+        let read = Stmt::store(y, [PrimExpr::index(1)], y.load(zero()));
+        Stmt::seq([by(u, 2, read), by(u, 5, more(u, y))])
+    });
+    let write_and_update = kernel(&|u, y| {
+        let write = Stmt::store(y, zero(), PrimExpr::float(1.0, F32));
+        Stmt::seq([by(u, 5, more(u, y)), by(u, 2, write)])
+    });
+    let races = check(&right, &[14.0], &[read_and_update, write_and_update]);
+    assert_eq!(races, [12, 12]);
+}

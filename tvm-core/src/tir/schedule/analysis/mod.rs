@@ -2,6 +2,7 @@
 //!
 //! TVM counterpart: `tir/schedule/analysis`.
 
+mod atomic;
 mod block;
 mod cross_thread;
 mod dependence;
@@ -12,6 +13,7 @@ mod reducer;
 mod scope;
 mod threads;
 
+pub(super) use atomic::is_atomic_update;
 pub(super) use block::{
     check_perfectly_nested, check_reorderable, child_blocks, counted_axes, counts_to_dimension,
     distinct_axes, own_nest, single_store, trailing_axes,

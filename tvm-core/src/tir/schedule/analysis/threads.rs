@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 
 use super::injective::bindings;
-use super::{child_blocks, is_private, reduces_across};
+use super::{child_blocks, is_atomic_update, is_private, reduces_across};
 use crate::arith::{Analyzer, DomMap, IntervalSet, detect_linear_equation};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::{bind_loop, dims_analyzer};
@@ -129,9 +129,12 @@ impl<'a> Pair<'a> {
                     };
                     // The first thread writes what threads reduce.
                     let by_first = self.reduces(0, a, buffer) && self.reduces(1, b, buffer);
+                    // In any order, as those of one run of the loop.
+                    let atomic = a.block.id == b.block.id && is_atomic_update(a);
                     if (writes_a || writes_b)
                         && !ordered
                         && !by_first
+                        && !atomic
                         && !self.are_apart((a, region_a), (b, region_b))?
                         && !private()
                     {

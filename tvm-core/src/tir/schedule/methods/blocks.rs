@@ -5,6 +5,33 @@ use super::super::{BlockRV, LoopRV, Result, SRef, Schedule};
 use crate::tir::IndexMap;
 
 impl Schedule {
+    /// Makes the update of an element that is all that `block` does, `y[i] = y[i] + x`, atomic: loops around the block may then be
+    /// bound to GPU threads ([`bind`](Self::bind)), also where several of them update one element. Differences are sums, and
+    /// products, minima and maxima are updates as well. Elsewhere, the block runs as before.
+    ///
+    /// The order in which threads update an element changes nothing for integers. For floats it does, and such an update is
+    /// refused unless `any_order` allows it: results may then differ from run to run.
+    ///
+    /// ```
+    /// # use tvm_core::tir::{PrimFunc, ThreadTag, schedule::{Schedule, ScheduleError}};
+    /// # fn histogram(func: PrimFunc) -> Result<(), ScheduleError> {
+    /// let mut s = Schedule::new(func)?;
+    /// let counts = s.block("counts")?;
+    /// s.atomic(counts, false)?;
+    /// let [i] = s.loops(counts)?;
+    /// let [block, thread] = s.split(i, [None, Some(256)])?;
+    /// s.bind(block, ThreadTag::BlockIdxX)?;
+    /// s.bind(thread, ThreadTag::ThreadIdxX)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the block does something else, the term or the place depends on the updated buffer, the buffer is not in global memory, or
+    /// its elements are not numbers of 32 or 64 bits.
+    pub fn atomic(&mut self, block: BlockRV, any_order: bool) -> Result<()> {
+        self.run(InstructionKind::Atomic { any_order }, &[block.handle()]).map(|_| ())
+    }
+
     /// Moves a producer under a loop around all its consumers.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! Running iterations side by side is legal if the loop drives only spatial axes, different iterations write different
 //! elements (or a buffer that only they use), and no iteration reads an element that another one writes. Threads of a block may
-//! also divide the terms of a reduction among them ([`CrossThread`](crate::tir::schedule::analysis::CrossThread)).
+//! also divide the terms of a reduction among them ([`CrossThread`](crate::tir::schedule::analysis::CrossThread)). Threads may update
+//! the same elements atomically.
 
 use std::sync::Arc;
 
@@ -98,7 +99,11 @@ pub(in crate::tir::schedule) fn check_independent(
     if blocks.iter().all(|realize| runs_once(node, realize)) && node.kind != ForKind::Vectorized {
         return Ok(());
     }
+    let threads = matches!(node.kind, ForKind::ThreadBinding(_));
     for realize in &blocks {
+        if threads && analysis::is_atomic_update(realize) {
+            continue;
+        }
         for (iter, value) in realize.block.iter_vars.iter().zip(realize.iter_values.iter()) {
             if iter.kind != IterKind::Spatial && uses_var(value, &node.loop_var) {
                 let message = format!(

@@ -3,6 +3,7 @@
 
 pub(super) mod add_unit_loop;
 pub(super) mod annotate;
+pub(super) mod atomic;
 pub(super) mod blockize;
 pub(super) mod cache_index;
 pub(super) mod cache_read;
