@@ -65,6 +65,26 @@ fn long_rows(x: Tensor<f32, 3, 20000>) -> Tensor<f32, 3, 20000> {
     softmax(x, axis = 1)
 }
 
+#[relax::func(name = "main")]
+fn sorted(x: Tensor<f32, n>) -> Tensor<f32, n> {
+    call_op("sort", clip(x, -8.0, 8.0), axis = 0, descending = true)
+}
+
+/// One thread sorts the positions, and then many take the elements: values that the first reads from memory are its own.
+#[test]
+fn a_vector_is_sorted() {
+    on_any_gpu("models::a_vector_is_sorted", "", || {
+        let vm = compile_module(&sorted::module().unwrap(), &Target::cuda()).unwrap();
+        for n in [0, 1, 5, 700] {
+            let mut data: Vec<f32> = (0..n).map(|i| (i * 37 % 101) as f32 / 8.0 - 5.0).collect();
+            let got = vm.invoke("main", &[tensor(&data, &[n])]).unwrap();
+            data.iter_mut().for_each(|it| *it = it.clamp(-8.0, 8.0));
+            data.sort_by(|a, b| b.total_cmp(a));
+            assert_eq!(floats(&got), data);
+        }
+    });
+}
+
 /// A row has 80 kB in the shared memory of a block, which the driver is asked for once.
 #[test]
 fn long_rows_are_in_shared_memory() {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use tvm_codegen::compile_module;
-use tvm_codegen::cuda::set_image_compiler;
 use tvm_core::target::Target;
 use tvm_onnx::proto::{
     AttributeProto, AttributeType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -13,7 +12,7 @@ use tvm_onnx::{ImportOptions, OnnxError, dtype_to_onnx, import_proto};
 use tvm_runtime::vm::Vm;
 use tvm_runtime::{DataType, Device, Tensor, Value};
 
-use super::emulated::Emulated;
+use super::fake_gpu;
 
 /// A model with one graph `g` in version `opset` of the operator set.
 pub(crate) fn model(opset: i64, nodes: Vec<NodeProto>) -> ModelProto {
@@ -203,15 +202,10 @@ fn import_other_types(model: &ModelProto, options: &ImportOptions) {
     }
 }
 
-/// Environment variable of a run on the fake GPU.
-const FAKE_GPU: &str = "TVM_TEST_FAKE_GPU";
-
-/// The executors that this run checks; on [the fake GPU](super::emulated), that alone.
+/// The executors that this run checks; on [the fake GPU](fake_gpu), that alone.
 pub(crate) fn targets() -> Vec<Target> {
-    if std::env::var_os(FAKE_GPU).is_some() {
-        set_image_compiler(Some(std::sync::Arc::new(Emulated)));
-        assert!(Device::cuda(0).exists(), "{:?}", Device::cuda(0).properties());
-        return vec![Target::cuda()];
+    if let Some(target) = fake_gpu::target() {
+        return vec![target];
     }
     let checked = |it: &Target| tvm_testing::checks(&it.to_string(), cfg!(feature = "llvm"));
     [Target::interpreter(), Target::c(), Target::llvm()].into_iter().filter(checked).collect()
@@ -221,7 +215,7 @@ pub(crate) fn targets() -> Vec<Target> {
 pub(crate) fn run(vm: &Arc<Vm>, inputs: &[Tensor]) -> Vec<Tensor> {
     let args: Vec<Value> = inputs.iter().map(Value::from).collect();
     let outputs = tensors(vm.invoke("main", &args).unwrap());
-    if std::env::var_os(FAKE_GPU).is_some() {
+    if fake_gpu::target().is_some() {
         match vm.capture("main", &args) {
             Ok(mut call) => {
                 for _ in 0..2 {

@@ -7,10 +7,10 @@ mod build;
 mod control;
 mod depthwise;
 mod einsum;
-#[path = "../cuda/emulated.rs"]
-mod emulated;
 mod errors;
 mod extensions;
+#[path = "../cuda/fake_gpu.rs"]
+mod fake_gpu;
 mod fused_attention;
 mod images;
 mod integer;

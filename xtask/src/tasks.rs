@@ -141,8 +141,8 @@ fn program(steps: &mut Steps, name: &str, file: &str, args: &[&str]) -> Result<(
     steps.run(name, &shown, || run(Command::new(&path).args(args).current_dir(workspace_root()), &shown))
 }
 
-/// Runs small ONNX models with control flow, sequences, strings and extents of their own on a GPU whose driver and kernels run on
-/// the CPU.
+/// Runs random graphs, and small ONNX models with control flow, sequences, strings and extents of their own, on a GPU whose driver and
+/// kernels run on the CPU.
 fn models_on_a_fake_gpu(steps: &mut Steps, features: &[&str]) -> Result<(), String> {
     let dir = target_dir().join("fake_gpu");
     steps.run("fake driver", "cc tvm-runtime/tests/fake_cuda.c", || {
@@ -165,7 +165,9 @@ fn models_on_a_fake_gpu(steps: &mut Steps, features: &[&str]) -> Result<(), Stri
         "shapes::",
         "strings::",
     ];
-    steps.cargo("ONNX models, fake GPU", &env, &with(&PROFILE, &with(&test, &models)))
+    steps.cargo("ONNX models, fake GPU", &env, &with(&PROFILE, &with(&test, &models)))?;
+    let test = with(&with(&["test"], features), &["--test", "fuzz", "--", "fuzz_compiled_graphs"]);
+    steps.cargo("random graphs, fake GPU", &env, &with(&PROFILE, &test))
 }
 
 /// The many test programs load LLVM's shared library: they are small and linked soon.

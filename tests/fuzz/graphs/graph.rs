@@ -53,11 +53,21 @@ impl Item {
     }
 }
 
-/// Restrictions of the steps.
-#[derive(Clone, Copy, Debug, Default)]
+/// What steps there may be.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     /// Use only operations on whose bits all executors agree, except for values that are not [`Item::exact`].
     pub(super) exact: bool,
+    /// The device that runs the program.
+    pub(super) home: &'static str,
+    /// Another device, which some tensors visit.
+    pub(super) other: &'static str,
+}
+
+impl Mode {
+    pub(super) const ANY: Mode = Mode { exact: false, home: "cpu", other: "cpu:1" };
+    pub(super) const EXACT: Mode = Mode { exact: true, ..Mode::ANY };
+    pub(super) const EXACT_ON_GPU: Mode = Mode { exact: true, home: "cuda:0", other: "cpu" };
 }
 
 pub(super) struct Graph<'a> {

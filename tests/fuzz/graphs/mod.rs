@@ -20,7 +20,9 @@ use tvm::pipeline::default_build;
 use tvm::runtime::Tensor;
 use tvm_testing::{Budget, Rng};
 
+use crate::fake_gpu;
 use crate::native::targets;
+use graph::Mode;
 use program::Program;
 use run::{Same, context, difference, interpreted, optional, passes, results};
 
@@ -63,8 +65,8 @@ impl Count {
 }
 
 /// Generates the program of `seed`, checks that it is well-formed, and returns it with its results without optimisation.
-fn reference(seed: u64, exact: bool) -> Result<(Program, Results), String> {
-    let program = Program::new(&mut Rng::new(seed), exact, IRModule::new());
+fn reference(seed: u64, mode: Mode) -> Result<(Program, Results), String> {
+    let program = Program::new(&mut Rng::new(seed), mode, IRModule::new());
     let fail = |what: String| format!("seed {seed}: {what}\n{}", program.module);
     well_formed(&program.module).map_err(|err| fail(format!("not well-formed: {err}")))?;
     let plain = interpreted(&program.module, &passes(|_| false), 2)
@@ -75,7 +77,7 @@ fn reference(seed: u64, exact: bool) -> Result<(Program, Results), String> {
 
 /// Compares the program of `seed` before and after passes: each pass alone, random subsets, and all passes at every level.
 fn check(seed: u64, count: &mut Count) -> Result<(), String> {
-    let (program, want) = reference(seed, false)?;
+    let (program, want) = reference(seed, Mode::ANY)?;
     count.add(&program, &want);
     let mut rng = Rng::new(seed ^ 0x5eed);
     let names = optional();
@@ -133,16 +135,20 @@ fn guarded(seeds: &[u64], check: impl FnOnce() -> Result<(), String>) -> Result<
 
 /// Compares the programs of `seeds`, compiled as one module, with the unoptimised programs in the interpreter.
 fn check_compiled(seeds: &[u64], count: &mut Count) -> Result<(), String> {
+    let (targets, mode) = match fake_gpu::target() {
+        Some(gpu) => (vec![gpu], Mode::EXACT_ON_GPU),
+        None => (targets(), Mode::EXACT),
+    };
     let mut programs: Vec<(Program, Results)> = Vec::new();
     let mut module = IRModule::new();
     for &seed in seeds {
-        let (alone, want) = reference(seed, true)?;
+        let (alone, want) = reference(seed, Mode::EXACT)?;
         count.add(&alone, &want);
-        let program = Program::new(&mut Rng::new(seed), true, module);
+        let program = Program::new(&mut Rng::new(seed), mode, module);
         module = program.module.clone();
         programs.push((program, want));
     }
-    for target in targets() {
+    for target in targets {
         let vm = match context(3).scope(|| compile_module(&module, &target)) {
             Ok(vm) => vm,
             Err(err) => {
@@ -150,8 +156,8 @@ fn check_compiled(seeds: &[u64], count: &mut Count) -> Result<(), String> {
             }
         };
         for ((program, want), seed) in programs.iter().zip(seeds) {
-            if let Some(what) = difference(program, &results(program, &vm), want, Same::Rounding) {
-                let alone = Program::new(&mut Rng::new(*seed), true, IRModule::new());
+            if let Some(what) = difference(program, &on_host(results(program, &vm)), want, Same::Rounding) {
+                let alone = Program::new(&mut Rng::new(*seed), mode, IRModule::new());
                 return Err(format!("seed {seed}, compiled for {target}: {what}\n{}", alone.module));
             }
         }

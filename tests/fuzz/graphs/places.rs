@@ -11,7 +11,7 @@ use tvm::relax::{Call, Callee, Expr, ExprMutator};
 use tvm::tir::PrimFunc;
 use tvm_testing::Rng;
 
-use super::graph::{Graph, Item, Made, refused};
+use super::graph::{Graph, Item, Made, Mode, refused};
 
 macro_rules! updates {
     ($($dtype:ident $ty:ident $one:ident $two:ident $three:ident;)*) => {
@@ -82,12 +82,13 @@ impl Graph<'_> {
     pub(super) fn visit(&mut self) -> Made<Item> {
         let x = self.pick(|it| !it.dtype().is_bool() && !it.dtype().is_uint())?;
         let to = |device: &str| Attrs::new().with("device", device);
-        let there = self.op("to_vdevice", vec![x.arg()], to("cpu:1"))?;
+        let Mode { home, other, .. } = self.mode;
+        let there = self.op("to_vdevice", vec![x.arg()], to(other))?;
         let y = if self.rng.one_in(2) { self.alike(&x)? } else { x.clone() };
-        let also = self.op("to_vdevice", vec![y.arg()], to("cpu:1"))?;
+        let also = self.op("to_vdevice", vec![y.arg()], to(other))?;
         let larger = self.op("maximum", vec![there.into(), also.into()], Attrs::new())?;
         let negative = self.op("negative", vec![larger.into()], Attrs::new())?;
-        let back = self.op("to_vdevice", vec![negative.into()], to("cpu"))?;
+        let back = self.op("to_vdevice", vec![negative.into()], to(home))?;
         self.item(back, x.most.max(y.most), x.exact && y.exact)
     }
 }

@@ -39,8 +39,8 @@ enum Extent {
 }
 
 impl Program {
-    /// Generates a program with `rng` and adds it to `module`. If `exact`, it uses only values on which executors agree.
-    pub(super) fn new(rng: &mut Rng, exact: bool, mut module: IRModule) -> Program {
+    /// Generates a program with `rng` and adds it to `module`.
+    pub(super) fn new(rng: &mut Rng, mode: Mode, mut module: IRModule) -> Program {
         let sizes = ["n", "m"].map(Var::index);
         let limits = HashMap::from([(sizes[0].id(), 5), (sizes[1].id(), 5)]);
         types().into_iter().for_each(|def| module.add_type(Arc::new(def)));
@@ -49,7 +49,7 @@ impl Program {
         let mut graph = Graph {
             rng,
             builder: BlockBuilder::new(module),
-            mode: Mode { exact },
+            mode,
             items: Vec::new(),
             dims: Vec::new(),
             limits,

@@ -16,8 +16,8 @@ use crate::ir::{IrError, Span, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::reads_memory;
 use crate::tir::{
-    For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, ThreadTag, Visitor, uses_var, walk_expr,
-    walk_stmt,
+    Buffer, For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt, ThreadTag, Visitor, uses_var,
+    walk_expr, walk_stmt,
 };
 
 /// Threads of a block that runs the iterations of a parallel loop: a multiple of the warp, and small enough for every GPU.
@@ -71,26 +71,62 @@ fn on_host(stmt: &Stmt, span: &Span) -> Result<Stmt, IrError> {
     }
 }
 
-/// The statements of a sequence. A value that is read from memory is known only in the kernel that reads it, which then
-/// runs the rest of the sequence as well.
+/// The statements of a sequence. A value that is read from memory is known only in the kernel that reads it, which then runs the
+/// sequence up to the next kernel as well.
 fn sequence(stmts: &[Stmt], span: &Span) -> Result<Stmt, IrError> {
     let mut new = Vec::new();
-    for (at, stmt) in stmts.iter().enumerate() {
+    let mut rest = stmts;
+    while let [stmt, after @ ..] = rest {
+        rest = after;
         match stmt {
             Stmt::Bind(bind) if reads_memory(&bind.value) => {
-                let rest = Stmt::seq(stmts[at..].iter().cloned());
-                if has_kernels(&rest) {
-                    let what = format!("the value of `{}`", bind.var.name());
+                let len = after.iter().position(has_kernels).unwrap_or(after.len());
+                let (own, later) = after.split_at(len);
+                rest = later;
+                let own: Vec<Stmt> = std::iter::once(stmt).chain(own).cloned().collect();
+                if let Some(what) = own.iter().find_map(|it| used_later(it, later)) {
                     return Err(refused(&what, &Span::none(), span));
                 }
-                new.push(one_thread(rest.serialised()));
-                break;
+                new.push(one_thread(Stmt::seq(own).serialised()));
             }
             Stmt::AllocBuffer(_) | Stmt::Bind(_) => new.push(stmt.clone()),
             _ => new.push(on_host(stmt, span)?),
         }
     }
     Ok(Stmt::seq(new))
+}
+
+/// What `stmt` names, if one of the statements after it uses that.
+fn used_later(stmt: &Stmt, later: &[Stmt]) -> Option<String> {
+    struct Uses<'a>(&'a Stmt, bool);
+    impl Uses<'_> {
+        fn is_buffer(&self, other: &Buffer) -> bool {
+            matches!(self.0, Stmt::AllocBuffer(it) if it.buffer == *other)
+        }
+    }
+    impl Visitor for Uses<'_> {
+        fn visit_expr(&mut self, expr: &PrimExpr) {
+            self.1 |= match (expr, self.0) {
+                (PrimExpr::Var(var), Stmt::Bind(bind)) => *var == bind.var,
+                (PrimExpr::BufferLoad(load), _) => self.is_buffer(&load.buffer),
+                _ => false,
+            };
+            walk_expr(self, expr);
+        }
+
+        fn visit_stmt(&mut self, stmt: &Stmt) {
+            self.1 |= matches!(stmt, Stmt::BufferStore(store) if self.is_buffer(&store.buffer));
+            walk_stmt(self, stmt);
+        }
+    }
+    let what = match stmt {
+        Stmt::Bind(bind) => format!("the value of `{}`", bind.var.name()),
+        Stmt::AllocBuffer(it) => format!("the buffer `{}`", it.buffer.name),
+        _ => return None,
+    };
+    let mut uses = Uses(stmt, false);
+    later.iter().for_each(|it| uses.visit_stmt(it));
+    uses.1.then_some(what)
 }
 
 /// Fails if one of `exprs`, which the host evaluates, reads memory.
