@@ -124,7 +124,7 @@ impl Fuse {
         returned.0.iter().filter_map(|id| index.get(id)).for_each(|&i| nodes[i].external = true);
 
         let mut groups = partition(&nodes, self.max_size);
-        widen::widen_where_read(&bindings, &nodes, &mut groups, self.max_size);
+        widen::widen_where_read(&bindings, &index, &nodes, &mut groups, self.max_size);
         let mut members: IndexMap<usize, Vec<usize>> = IndexMap::new();
         for (i, &group) in groups.iter().enumerate() {
             members.entry(group).or_default().push(i);
