@@ -225,22 +225,3 @@ fn the_application_can_bring_its_pool() {
     assert_eq!((sum.into_inner(), default_num_threads()), (45, 2));
     assert!(pool.0.load(Ordering::Relaxed) >= 1);
 }
-
-#[test]
-fn equal_iterations_are_shared_evenly() {
-    for (threads, extent) in (1..9).flat_map(|threads| (1..200).map(move |extent| (threads, extent))) {
-        let chunks = num_chunks(extent, threads);
-        let mut busy_until = vec![0; threads];
-        let mut next = 0;
-        for chunk in (0..chunks).map(|it| split(extent, chunks, it)) {
-            assert_eq!(chunk.start, next, "{extent} iterations, {threads} threads");
-            next = chunk.end;
-            // The thread that is free first takes the chunk.
-            if let Some(first) = busy_until.iter_mut().min() {
-                *first += chunk.len();
-            }
-        }
-        assert_eq!(next, extent);
-        assert_eq!(busy_until.into_iter().max(), Some(extent.div_ceil(threads)), "{extent} on {threads}");
-    }
-}

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle, Thread};
 
 use super::parts::Parts;
 use super::spread::{Cpus, LastCaller};
-use super::{OwnLine, ThreadPool, num_chunks, own, split};
+use super::{OwnLine, ThreadPool, num_chunks, own};
 
 /// Number of iterations for which a waiting thread spins before it sleeps.
 const SPINS: usize = 10_000;
@@ -32,7 +32,6 @@ struct Loop {
     /// Borrowed from the caller of `parallel_for`, which waits until `done == chunks`. Only a thread that has claimed a
     /// chunk calls it, so no call happens after that.
     body: Option<*const (dyn Fn(Range<usize>) + Sync)>,
-    extent: usize,
     chunks: usize,
     parts: Parts,
     caller: Option<Thread>,
@@ -57,10 +56,10 @@ impl Loop {
     fn work(&self, thread: usize) -> usize {
         let Some(body) = self.body else { return 0 };
         let mut done = 0;
-        while let Some(chunk) = self.parts.claim(thread) {
+        while let Some(iterations) = self.parts.claim(thread) {
             // SAFETY: the claimed chunk is not done yet, so the caller still waits and the closure lives.
             let body = unsafe { &*body };
-            let res = catch_unwind(AssertUnwindSafe(|| body(split(self.extent, self.chunks, chunk))));
+            let res = catch_unwind(AssertUnwindSafe(|| body(iterations)));
             if let Err(payload) = res {
                 self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             }
@@ -244,8 +243,8 @@ impl ThreadPool for WorkerPool {
         let slot = &self.shared.slots[at];
         // SAFETY: this thread has taken the slot, which is closed and has no visitors.
         let new = unsafe { &mut *slot.current.get() };
-        (new.body, new.extent, new.chunks) = (Some(body), extent, chunks);
-        new.parts.reset(chunks, self.num_threads());
+        (new.body, new.chunks) = (Some(body), chunks);
+        new.parts.reset(extent, chunks, self.num_threads());
         new.caller = Some(thread::current());
         new.cpus = Cpus::of_caller(&self.shared.last_caller);
         new.end = OwnLine::default();

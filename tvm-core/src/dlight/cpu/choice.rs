@@ -86,6 +86,10 @@ fn unrolled(
             }
         }
     }
+    // Parts are rows of images.
+    let longest = (0..outer.len()).rev().max_by_key(|&i| counts[i]).unwrap_or(0);
+    outer[..=longest].rotate_right(1);
+    counts[..=longest].rotate_right(1);
     let (Some(vector), Some(&last)) = (vector, outer.last()) else { return Ok(None) };
     let order: Vec<LoopRV> = outer.iter().chain(&inner).chain([&vector]).copied().collect();
     s.reorder_n(&order)?;

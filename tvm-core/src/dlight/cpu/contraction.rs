@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::{MAX_TRANSPOSED, parallel, skinny};
+use super::{MAX_TRANSPOSED, image, parallel, skinny};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, panel_width, stride};
 use crate::dlight::inline::inline_epilogue;
@@ -85,8 +85,12 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let writes_more = inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let cached_tiles = tiles_in_cache(info, &tile, machine);
+    let in_matrix = packed.is_some() || tile.in_panels;
+    let parts = image::parts(info, column, tile.rows, machine).filter(|_| !in_matrix);
     let (mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     let (mut panels, mut row_tiles, mut ragged) = (None, None, Vec::new());
+    // Loops around those of a part, and those inside of it over its weights.
+    let (mut around, mut weights) = (Vec::new(), Vec::new());
     for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {
         if axis.kind == IterKind::Reduce {
             reduce.push(it);
@@ -103,18 +107,33 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
                 outer.push(blocks);
                 block = tiles;
             }
+            if let Some(parts) = parts.as_ref().filter(|parts| parts.axis == i) {
+                let [part, tiles] = s.split(block, [Some(parts.count), None])?;
+                around.push(part);
+                block = tiles;
+            }
             outer.push(block);
             row_tiles = Some(block);
             inner.insert(0, row);
             ragged.extend(Some(block).filter(|_| !is_multiple(axis, rows)));
         } else {
-            outer.push(it);
+            match &parts {
+                Some(parts) if parts.axis == i => {
+                    let [part, rows] = s.split(it, [Some(parts.count), None])?;
+                    around.push(part);
+                    outer.push(rows);
+                }
+                Some(parts) if parts.inside(i) => weights.push(it),
+                Some(parts) if i < parts.axis => around.push(it),
+                _ => outer.push(it),
+            }
         }
     }
+    outer.splice(..0, around.into_iter().chain(weights));
     let (Some(panels), Some(_), Some(&vector)) = (panels, reduce.first(), inner.last()) else {
         return Ok(None);
     };
-    if packed.is_some() || tile.in_panels {
+    if in_matrix {
         // One panel serves all rows, or those that stay in the cache.
         outer.retain(|it| *it != panels);
         let rows = row_tiles.and_then(|tiles| outer.iter().position(|it| *it == tiles));
@@ -154,7 +173,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let most = outer.iter().position(|it| packed.is_some() && *it == panels).map_or(outer.len(), |at| at + 1);
     let exact = outer[..most].iter().position(|it| ragged.contains(it)).unwrap_or(most).max(1);
     parallel(s, info, &outer[..exact])?;
-    if writes_more && (packed.is_some() || tile.in_panels) {
+    if writes_more && in_matrix {
         // What the epilogue reads of the next tile comes from memory while this one is computed.
         let loops = s.get_loops(block)?;
         if let Some(tiles) = loops.len().checked_sub(reduce.len() + inner.len() + 1) {
@@ -162,6 +181,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         }
     }
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
+    let parts = parts.map_or_else(String::new, |parts| format!(", {} parts of the image", parts.count));
     let blocks = cached_tiles.map_or_else(String::new, |tiles| format!(", {} rows at a time", tiles * rows));
     let packed = match packed {
         Some(it) if it.transposed => ", transposed and packed",
@@ -169,7 +189,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         None if tile.in_panels => ", in panels",
         None => "",
     };
-    Ok(Some(format!("tile {rows}x{}{packed}{blocks}", tile.columns)))
+    Ok(Some(format!("tile {rows}x{}{packed}{blocks}{parts}", tile.columns)))
 }
 
 /// Number of tiles of rows that use one panel after another, if not all do: as many as stay in the second-level cache beside

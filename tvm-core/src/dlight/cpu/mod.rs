@@ -4,6 +4,7 @@ mod attention;
 mod choice;
 mod contraction;
 mod flat;
+mod image;
 mod ordered;
 mod reduction;
 mod rows;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{MAX_TRANSPOSED, SHARES_PER_CORE, outermost, parallel, parallel_stores, unroll_phases};
+use super::{MAX_TRANSPOSED, SHARES_PER_CORE, image, outermost, parallel, parallel_stores, unroll_phases};
 use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, iterations, stride};
@@ -55,7 +55,15 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         loops.push(last);
         s.reorder_n(&loops)?;
     }
-    let len = if inner + 1 == info.axes.len() { flat_axes(info) } else { 1 };
+    let mut len = if inner + 1 == info.axes.len() { flat_axes(info) } else { 1 };
+    // Axes of the loops in `loops`.
+    let mut axes: Vec<usize> = (0..info.axes.len()).filter(|&i| i != inner).chain([inner]).collect();
+    if let Some(rows) = image::rows(info) {
+        len = len.min(info.axes.len() - rows - 1);
+        axes[1..=rows].rotate_right(1);
+        loops[1..=rows].rotate_right(1);
+        s.reorder_n(&loops)?;
+    }
     let (outer, flat) = loops.split_at(loops.len() - len);
     let outer = if len == 1 { unroll_phases(s, info, outer)? } else { outer };
     let vector = s.fuse_n(flat)?;
@@ -68,8 +76,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         outer => {
             // Around short vectors, indices take as long as they do.
             let flat = inner + 1 - len..inner + 1;
-            let around = (0..info.axes.len()).filter(|i| !flat.contains(i));
-            let counts: Vec<Option<i64>> = around.map(|i| info.axes[i].extent.as_int()).collect();
+            let around = &axes[..axes.len() - len];
+            let counts: Vec<Option<i64>> = around.iter().map(|&i| info.axes[i].extent.as_int()).collect();
             let short = extent_of(info, flat).is_some_and(|extent| extent <= SHORT);
             let shared = if short && counts.len() == outer.len() {
                 outermost(outer, &counts, 1, machine)

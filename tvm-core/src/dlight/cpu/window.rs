@@ -6,7 +6,7 @@
 //! another block computes what the window reads, as padding does, it is computed there for one image, or a band of its rows, at a
 //! time, which stays in a cache.
 
-use super::{parallel, unroll_phases};
+use super::{image, parallel, unroll_phases};
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, indexed_by, iterations, stride};
 use crate::dlight::inline::{inline_epilogue, readers_in_bounds};
@@ -193,6 +193,7 @@ fn scheduled(
     inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let (mut images, mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let by_rows = image::rows(info) == Some(window.images) && window.images > 0;
     for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {
         if axis.kind == IterKind::Reduce {
             reduce.insert(0, it);
@@ -205,8 +206,10 @@ fn scheduled(
             let [tile, row] = s.split(it, [None, Some(size)])?;
             if let Some(of_bands) = of_bands.filter(|_| i == window.images) {
                 let [band, tile] = s.split(tile, of_bands)?;
-                images.push(band);
+                images.insert(if by_rows { 1 } else { images.len() }, band);
                 outer.push(tile);
+            } else if by_rows && producer.is_none() && i == window.images && i != window.row {
+                images.insert(1, tile);
             } else {
                 outer.push(tile);
             }
