@@ -4,7 +4,8 @@
 //! Convolutions over images and matrix products with constant weights get narrow weights, and the attribute `out_dtype`. Where
 //! the target multiplies narrow data by narrow weights, the data become narrow as well: a value is rounded once, where it is
 //! computed, and all of its uses read the rounded value, so that only that one is stored. Operators that only move elements,
-//! and pooling, work on rounded values as they are. All others compute in f32. Parameters and results of functions keep their
+//! and pooling, work on rounded values as they are; so does a concatenation of results of convolutions and products, whoever
+//! reads it. All others compute in f32. Parameters and results of functions keep their
 //! types. Where weights of integers are asked for, those of products are integers, with a scale for each column or for groups of
 //! its terms; data and convolutions stay as they are.
 //!
@@ -47,6 +48,9 @@ const MOVING: &[&str] = &[
     "squeeze",
     "strided_slice",
 ];
+
+/// Element-wise operators after which the result of a product, with a constant for each channel, is still one.
+const STEPS: &[&str] = &["add", "divide", "multiply", "nn.relu", "subtract"];
 
 /// The pass.
 pub fn to_mixed_precision() -> Pass {
@@ -108,15 +112,18 @@ impl Values {
         self.by_var.get(&arg.as_var()?.id()).map(|&at| &self.calls[at].1)
     }
 
-    /// Finds the values that are rounded: data of products, what they are moved from, and what is moved from them.
+    /// Finds the values that are rounded: data of products, concatenated results of them, what these are moved from, and what is
+    /// moved from them.
     fn round(&mut self, func: &Function) {
+        let results = self.results();
         let mut rounded = FxHashSet::default();
         // What a call moves comes before it, so that one round in reverse order finds all.
         for (var, call) in self.calls.iter().rev() {
             if self.weights(call).is_some() {
                 rounded.extend(call.args[0].as_var().filter(|it| self.bound.contains(&it.id())).map(Var::id));
             }
-            if rounded.contains(&var.id()) && moves(call) {
+            let is_moved = moves(call) && rounded.contains(&var.id());
+            if is_moved || is_op(call, "concat") && results.contains(&var.id()) {
                 let moved = tensors(call).filter_map(Arg::as_var).map(Var::id);
                 rounded.extend(moved.filter(|it| self.bound.contains(it)));
             }
@@ -131,6 +138,23 @@ impl Values {
         // A parameter is stored as f32 whatever is done, so nothing but products reads the rounded one.
         rounded.retain(|id| !params.contains(id) || self.is_data(*id));
         self.rounded = rounded.into_iter().map(|id| (id, None)).collect();
+    }
+
+    /// Results of products with narrow data, also after [`STEPS`], and what is moved from them.
+    fn results(&self) -> FxHashSet<VarId> {
+        let mut results = FxHashSet::default();
+        for (var, call) in self.calls.iter().filter(|(var, _)| is_f32(var)) {
+            let is_result = |arg: &Arg| arg.as_var().is_some_and(|it| results.contains(&it.id()));
+            let is_step = || {
+                matches!(call.callee, Callee::Op(op) if STEPS.contains(&op.name))
+                    && call.args.iter().filter(|arg| is_result(arg)).count() == 1
+                    && call.args.iter().all(|arg| is_result(arg) || is_of_channels(arg))
+            };
+            if self.weights(call).is_some() || moves(call) && tensors(call).all(is_result) || is_step() {
+                results.insert(var.id());
+            }
+        }
+        results
     }
 
     fn is_data(&self, id: VarId) -> bool {
@@ -180,6 +204,12 @@ fn is_f32(var: &Var) -> bool {
 
 fn is_op(call: &Call, name: &str) -> bool {
     matches!(call.callee, Callee::Op(op) if op.name == name)
+}
+
+/// True for a constant with one element for each channel, or one for all. Others may be the places of boxes in an image, which
+/// are more exact than the results of products.
+fn is_of_channels(arg: &Arg) -> bool {
+    matches!(arg, Arg::Const(tensor) if tensor.shape().iter().filter(|&&extent| extent != 1).count() <= 1)
 }
 
 /// True for calls of the operators in [`MOVING`].
