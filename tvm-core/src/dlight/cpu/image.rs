@@ -22,7 +22,10 @@ pub(super) fn rows(info: &BlockInfo) -> Option<usize> {
     let is_image = spatial == 5
         && store.indices.len() == 5
         && info.contiguous_axis() == Some(4)
-        && info.axes[..5].iter().zip(store.indices.iter()).all(|(axis, index)| index.as_var() == Some(&axis.var));
+        && info.axes[..5]
+            .iter()
+            .zip(store.indices.iter())
+            .all(|(axis, index)| index.as_var() == Some(&axis.var));
     (is_image && extent >= MIN_ROWS).then_some(2)
 }
 
@@ -55,8 +58,7 @@ pub(super) fn parts(
     if info.axes.iter().filter(|axis| axis.kind == IterKind::Reduce).count() < 2 {
         return None;
     }
-    let is_vector =
-        |load: &&Arc<BufferLoad>| stride(&load.indices, &info.axes[column].var) != Stride::Zero;
+    let is_vector = |load: &&Arc<BufferLoad>| stride(&load.indices, &info.axes[column].var) != Stride::Zero;
     let (weights, images): (Vec<_>, Vec<_>) = info.loads.iter().partition(is_vector);
     let uses = |loads: &[&Arc<BufferLoad>], axis: usize| {
         loads.iter().any(|load| indexed_by(load, &info.axes[axis].var))
@@ -91,9 +93,7 @@ pub(super) fn parts(
     // A part stays in the second-level cache while it is multiplied by all weights.
     let least = cores.max(of_image / apart / cache + 1);
     let all = count_of(axis)?;
-    let divisor = |multiple: i64| {
-        (least..=all).find(|count| all % count == 0 && count % multiple == 0)
-    };
+    let divisor = |multiple: i64| (least..=all).find(|count| all % count == 0 && count % multiple == 0);
     let count = divisor(cores).or_else(|| divisor(1)).unwrap_or(all);
     Some(Parts { axis, count, of_weights })
 }

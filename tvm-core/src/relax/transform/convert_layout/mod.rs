@@ -4,9 +4,9 @@
 //! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. If the channels are no
 //! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads.
 //! Element-wise operators, pooling, padding, concatenation of channels, batch normalisation and reductions over the image take values
-//! in blocks as they are. Other operators get the plain value, which a `layout_transform` makes once. A convolution of 1×1 stays
-//! in the plain layout if nothing around it is in blocks and that is estimated to be faster. Products with constant weights become
-//! `nn.dense_pack`, whose weights lie in panels.
+//! in blocks as they are; where others are beside them, only if a convolution in blocks reads the result. Other operators get the
+//! plain value, which a `layout_transform` makes once. A convolution of 1×1 stays in the plain layout if nothing around it is in
+//! blocks and that is estimated to be faster. Products with constant weights become `nn.dense_pack`, whose weights lie in panels.
 //!
 //! *Requires*: operators that are not lowered yet. *Ensures*: the types of the variables that the function had are the same.
 //! Targets without vectors, weights that are computed for few pixels, and element types other than f32 and f64 are left alone.
@@ -28,7 +28,7 @@ mod winograd;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tvm_runtime::DataType;
 
 use super::calls::bound_call;
@@ -63,6 +63,7 @@ pub fn convert_layout() -> Pass {
             weight_bytes: winograd::weight_bytes(&machine, func),
             sums_pairs: context.config.sums_pairs() && machine.bf16_dot,
             users: plain::Users::of(func),
+            read_in_blocks: plain::read_in_blocks(func, i64::from(machine.lanes(DataType::F32))),
             choices: context.choices.clone(),
             blocked: FxHashMap::default(),
             splits: FxHashMap::default(),
@@ -85,6 +86,8 @@ struct Converter<'a> {
     /// True if products of `bf16` may be summed in pairs.
     sums_pairs: bool,
     users: plain::Users,
+    /// The images that are read in blocks in the end.
+    read_in_blocks: FxHashSet<VarId>,
     choices: Choices,
     /// The values that are in blocks, by the variable of the plain value.
     blocked: FxHashMap<VarId, Blocked>,
@@ -187,7 +190,13 @@ impl Converter<'_> {
             Arg::Tuple(fields) => fields.iter().any(|it| self.blocked(it).is_some()),
             _ => self.blocked(arg).is_some(),
         };
-        if !call.args.iter().any(in_blocks) {
+        let is_plain = |arg: &Arg| match arg {
+            Arg::Tuple(fields) => fields.iter().any(|it| self.is_plain_image(it)),
+            _ => self.is_plain_image(arg),
+        };
+        // Of images of both kinds, the others would become blocks, and the result a plain image again.
+        let is_mixed = || call.args.iter().any(is_plain) && !self.read_in_blocks.contains(&var.id());
+        if !call.args.iter().any(in_blocks) || is_mixed() {
             return None;
         }
         match op.name {
@@ -235,6 +244,14 @@ impl Converter<'_> {
             last.var = plain;
         }
         Some(())
+    }
+
+    /// True for a value of more than one channel and one pixel that is not in blocks.
+    fn is_plain_image(&self, arg: &Arg) -> bool {
+        let is_image = |(dims, _): (Vec<PrimExpr>, _)| {
+            dims.len() == 4 && !dims[1].is_const(1) && dims[2..].iter().any(|dim| !dim.is_const(1))
+        };
+        arg.as_var().is_some() && self.blocked(arg).is_none() && self.shape(arg).is_some_and(is_image)
     }
 
     fn blocked(&self, arg: &Arg) -> Option<&Blocked> {

@@ -1,7 +1,7 @@
 //! Convolutions that stay in the plain layout: where nothing around them is in blocks, the change of layout of the result
 //! can take longer than what blocks save. Vectors are along the image then; windows of 1×1 have all pixels as one axis.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::conv::WEIGHTS;
 use super::{Converter, PLAIN};
@@ -23,6 +23,18 @@ const MAX_STRIDE: i64 = 4;
 /// Element-wise operators one after another that are looked through.
 const MAX_DEPTH: usize = 16;
 
+/// Operators other than element-wise ones whose result is in blocks if what they read is.
+const KEEPING: &[&str] = &[
+    "concat",
+    "image.resize2d",
+    "nn.adaptive_avg_pool2d",
+    "nn.avg_pool2d",
+    "nn.max_pool2d",
+    "nn.pad",
+    "split",
+    "strided_slice",
+];
+
 /// The calls that use a variable, and the variables that they are bound to.
 #[derive(Default)]
 pub(super) struct Users(FxHashMap<VarId, Vec<(Var, Expr)>>);
@@ -32,6 +44,48 @@ impl Users {
         let mut users = Users::default();
         users.visit_function(func);
         users
+    }
+}
+
+/// The images that a convolution in blocks reads, or what such an image is computed from by operators that keep blocks.
+pub(super) fn read_in_blocks(func: &Function, lanes: i64) -> FxHashSet<VarId> {
+    let mut read = FxHashSet::default();
+    let bindings: Vec<&Binding> = func.body.bindings().collect();
+    // Users come after what they use, so that one round in reverse order finds all.
+    for binding in bindings.into_iter().rev() {
+        let keeps = match &binding.value {
+            Expr::TupleGetItem(..) => read.contains(&binding.var.id()),
+            Expr::Call(call) => match call.callee {
+                Callee::Op(op) if op.name == "nn.conv2d" => {
+                    in_blocks(call, lanes).unwrap_or_else(|| read.contains(&binding.var.id()))
+                }
+                Callee::Op(op) => {
+                    (op.elementwise || KEEPING.contains(&op.name)) && read.contains(&binding.var.id())
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        if keeps {
+            let mut uses = super::Uses(Vec::new());
+            uses.visit_expr(&binding.value);
+            read.extend(uses.0);
+        }
+    }
+    read
+}
+
+/// Whether the convolution computes in blocks, of whole vectors of `lanes` elements; `None` if it does as its data do, because each
+/// channel is convolved alone.
+fn in_blocks(call: &Call, lanes: i64) -> Option<bool> {
+    let (Some(groups), Some(Arg::Const(weight))) = (call.attrs.int("groups"), call.args.get(1)) else {
+        return Some(true);
+    };
+    match weight.shape() {
+        _ if groups == 1 => Some(true),
+        [_, 1, ..] => None,
+        [_, of_group, ..] => Some(of_group % lanes == 0),
+        [] | [_] => Some(false),
     }
 }
 
