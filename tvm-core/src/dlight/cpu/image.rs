@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::dlight::analysis::{BlockInfo, Stride, indexed_by, iterations, stride};
 use crate::target::Machine;
-use crate::tir::{BufferLoad, IterKind};
+use crate::tir::{BufferLoad, IterKind, PrimExpr};
 
 /// Rows from which on images are divided by rows: those of fewer rows belong to the last layers.
 const MIN_ROWS: i64 = 9;
@@ -60,6 +60,14 @@ pub(super) fn parts(
     }
     let is_vector = |load: &&Arc<BufferLoad>| stride(&load.indices, &info.axes[column].var) != Stride::Zero;
     let (weights, images): (Vec<_>, Vec<_>) = info.loads.iter().partition(is_vector);
+    // Vectors of weights follow each other along the terms, those of images along pixels.
+    let is_term = |index: &PrimExpr| {
+        let mut terms = info.axes.iter().filter(|axis| axis.kind == IterKind::Reduce);
+        terms.any(|axis| index.as_var() == Some(&axis.var))
+    };
+    if !weights.iter().all(|load| load.indices.iter().rev().nth(1).is_some_and(is_term)) {
+        return None;
+    }
     let uses = |loads: &[&Arc<BufferLoad>], axis: usize| {
         loads.iter().any(|load| indexed_by(load, &info.axes[axis].var))
     };
@@ -95,7 +103,7 @@ pub(super) fn parts(
     let all = count_of(axis)?;
     let divisor = |multiple: i64| (least..=all).find(|count| all % count == 0 && count % multiple == 0);
     let count = divisor(cores).or_else(|| divisor(1)).unwrap_or(all);
-    Some(Parts { axis, count, of_weights })
+    (count > 1).then_some(Parts { axis, count, of_weights })
 }
 
 /// The bytes of the largest buffer that is read, without axes of unknown extent.

@@ -149,3 +149,42 @@ fn transposed_convolutions_are_products() {
         assert_eq!(got, [("y_phases", "contraction"), ("y", "spatial")]);
     }
 }
+
+/// A convolution over channels in blocks of 32, and its maximum with 0.
+fn in_blocks([blocks, out]: [i64; 2], size: [i64; 2], window: i64, batch: i64) -> PrimFunc {
+    let [height, width] = size;
+    let x = input("x", &[batch, blocks, height, width, 32].map(PrimExpr::index));
+    let weight = input("weight", &[out, blocks, window, window, 32, 32].map(PrimExpr::index));
+    let [pads, ones] = [vec![window / 2; 2], vec![1; 2]];
+    let (strides, dilation, pad_before) = (ones.clone(), ones, pads.clone());
+    let params = ConvParams { strides, pad_before, pad_after: pads, dilation, groups: 1 };
+    let [data, kernel, out_layout] = ["NCHW32c", "OIHW32i32o", "NCHW32c"].map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };
+    let shape = [batch, out, height, width, 32].map(PrimExpr::index);
+    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
+    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
+        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+}
+
+/// Threads take rows of the image where its values are more than the weights, and the weights stay in a cache; else they take channels.
+/// Of many images, they take images.
+#[test]
+fn convolutions_are_divided_by_rows_of_the_image() {
+    let machine = Machine { cores: 2, l2_bytes: 1 << 20, ..MACHINE };
+    for (channels, size, window, batch, want) in [
+        ([4, 4], [56, 56], 1, 1, Some(4)),
+        ([4, 4], [56, 56], 3, 1, None),
+        ([4, 2], [28, 28], 3, 1, Some(2)),
+        ([2, 2], [13, 11], 1, 1, Some(13)),
+        ([32, 64], [7, 7], 1, 1, None),
+        ([4, 4], [56, 56], 1, 8, None),
+    ] {
+        let (scheduled, applied) = schedule(&in_blocks(channels, size, window, batch), &machine).unwrap();
+        let conv = applied.iter().find(|it| &*it.block == "conv2d").unwrap();
+        let got = conv.parameters.split_once("x32, ").map(|(_, it)| it.to_string());
+        let want = want.map(|count: i64| format!("{count} parts of the image"));
+        assert_eq!(got, want, "{channels:?}, {size:?}, {window}: {scheduled}");
+    }
+}

@@ -328,6 +328,43 @@ fn channels_that_fill_no_block_are_joined_in_smaller_ones() {
     assert_eq!(results_of_one(&module, &args), results_of_one(&converted, &args));
 }
 
+/// The maximum of an image in blocks and a plain one with 0: in blocks if a convolution in blocks reads it, at whatever distance.
+#[test]
+fn images_of_both_layouts_become_blocks_where_they_are_read_in_blocks() {
+    for (join, in_blocks) in [("concat", true), ("concat", false), ("add", true), ("add", false)] {
+        let mut graph = Graph::new(11);
+        let shape = [1, 16, 6, 5];
+        let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
+        let mut conv = |graph: &mut Graph, x: Arg, channels: i64, groups: i64| {
+            let weight = Arg::Const(graph.numbers(&[16, channels / groups, 3, 3]));
+            let attrs = Attrs::new().with("padding", vec![1i64, 1]).with("groups", groups);
+            graph.op("nn.conv2d", &[x, weight], attrs).unwrap()
+        };
+        let images = [1, 2].map(|groups| Arg::from(conv(&mut graph, (&data).into(), 16, groups)));
+        let joined = match join {
+            "concat" => {
+                graph.op(join, &[Arg::Tuple(images.into())], Attrs::new().with("axis", 1i64)).unwrap()
+            }
+            _ => graph.op(join, &images, Attrs::new()).unwrap(),
+        };
+        let relu = graph.op("nn.relu", &[joined.into()], Attrs::new()).unwrap();
+        let channels = if join == "concat" { 32 } else { 16 };
+        // Two channels of a group are no block.
+        let groups = if in_blocks { 1 } else { channels / 2 };
+        let result = conv(&mut graph, relu.into(), channels, groups);
+        let args = [Value::from(graph.numbers(&shape))];
+        let module = graph.function_of(data, result);
+        let converted = converted(&module);
+        let text = converted.to_string();
+        let to_blocks = text.lines().filter(|line| line.contains("dst_layout = \"NCHW8c\"")).count();
+        let to_plain = text.lines().filter(|line| line.contains("dst_layout = \"NCHW\"")).count();
+        // The result of the last convolution, or that of the first one, becomes plain.
+        assert_eq!([to_blocks, to_plain], [usize::from(in_blocks), 1], "{join}: {text}");
+        let apart = difference(&results_of_one(&module, &args), &results_of_one(&converted, &args));
+        assert!(apart.is_some_and(|it| it < 1e-5), "{join}: {apart:?}");
+    }
+}
+
 /// Depthwise convolutions of bytes keep the blocks of their data, and so does padding of the image in front of them; other groups and
 /// padding of channels have the plain layout.
 #[test]

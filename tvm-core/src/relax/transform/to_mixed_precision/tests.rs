@@ -83,6 +83,37 @@ fn values_are_rounded_once_where_they_are_computed() {
     assert_eq!(got, ["matmul f32", "nn.relu f32", "permute_dims f32", "matmul f32"]);
 }
 
+/// `x w` and `max(x w + b, 0)`, concatenated; `bias` is the shape of `b`.
+fn joined(bias: &[i64]) -> IRModule {
+    let mut graph = Graph::new(3);
+    let x = graph.param("x", [8, 16].map(PrimExpr::index).to_vec());
+    let weight = Arg::Const(graph.numbers(&[16, 16]));
+    let first = graph.op("matmul", &[(&x).into(), weight], Attrs::new()).unwrap();
+    let bias = Arg::Const(graph.numbers(bias));
+    let second = graph.op("add", &[first.clone().into(), bias], Attrs::new()).unwrap();
+    let second = graph.op("nn.relu", &[second.into()], Attrs::new()).unwrap();
+    let fields = Arg::Tuple([first, second].iter().map(Arg::from).collect());
+    let y = graph.op("concat", &[fields], Attrs::new().with("axis", 1i64)).unwrap();
+    let y = graph.op("negative", &[y.into()], Attrs::new()).unwrap();
+    graph.function_of(x, y)
+}
+
+#[test]
+fn concatenated_results_of_products_are_rounded() {
+    let rounded = ["matmul f32", "astype bf16", "astype f32", "add f32", "nn.relu f32", "astype bf16"];
+    let exact = ["matmul f32", "add f32", "nn.relu f32"];
+    for (bias, products, concat) in [
+        (&[16][..], &rounded[..], &["concat bf16", "astype f32"][..]),
+        (&[8, 1], &rounded, &["concat bf16", "astype f32"]),
+        // As places in an image are.
+        (&[8, 16], &exact, &["concat f32"]),
+    ] {
+        let got = operators(&converted(&joined(bias), Precision::Bf16, true));
+        let want = [&["astype bf16"], products, concat, &["negative f32"]].concat();
+        assert_eq!(got, want, "{bias:?}");
+    }
+}
+
 #[test]
 fn weights_that_do_not_fit_stay() {
     let new = converted(&chain("permute_dims", 1e6), Precision::F16, true);
