@@ -86,10 +86,12 @@ fn unrolled(
             }
         }
     }
-    // Parts are rows of images.
-    let longest = (0..outer.len()).rev().max_by_key(|&i| counts[i]).unwrap_or(0);
-    outer[..=longest].rotate_right(1);
-    counts[..=longest].rotate_right(1);
+    // Parts are images, of which there may be many, or rows of them.
+    let longest = (0..outer.len()).rev().max_by_key(|&i| counts[i]);
+    let mut order: Vec<usize> = (0..outer.len()).collect();
+    order.sort_by_key(|&i| (counts[i].is_some(), Some(i) != longest));
+    let outer: Vec<LoopRV> = order.iter().map(|&i| outer[i]).collect();
+    let counts: Vec<Option<i64>> = order.iter().map(|&i| counts[i]).collect();
     let (Some(vector), Some(&last)) = (vector, outer.last()) else { return Ok(None) };
     let order: Vec<LoopRV> = outer.iter().chain(&inner).chain([&vector]).copied().collect();
     s.reorder_n(&order)?;
