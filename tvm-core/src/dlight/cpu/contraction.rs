@@ -180,6 +180,16 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             s.annotate(loops[tiles], PREFETCH, 1i64)?;
         }
     }
+    Ok(Some(described(&tile, packed.as_ref(), cached_tiles, parts.as_ref())))
+}
+
+/// The parameters of the schedule for people.
+fn described(
+    tile: &Tile,
+    packed: Option<&Packed>,
+    cached_tiles: Option<i64>,
+    parts: Option<&image::Parts>,
+) -> String {
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
     let parts = parts.map_or_else(String::new, |parts| format!(", {} parts of the image", parts.count));
     let blocks = cached_tiles.map_or_else(String::new, |tiles| format!(", {} rows at a time", tiles * rows));
@@ -189,7 +199,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         None if tile.in_panels => ", in panels",
         None => "",
     };
-    Ok(Some(format!("tile {rows}x{}{packed}{blocks}{parts}", tile.columns)))
+    format!("tile {rows}x{}{packed}{blocks}{parts}", tile.columns)
 }
 
 /// Number of tiles of rows that use one panel after another, if not all do: as many as stay in the second-level cache beside

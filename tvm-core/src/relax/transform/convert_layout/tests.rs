@@ -335,7 +335,7 @@ fn images_of_both_layouts_become_blocks_where_they_are_read_in_blocks() {
         let mut graph = Graph::new(11);
         let shape = [1, 16, 6, 5];
         let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
-        let mut conv = |graph: &mut Graph, x: Arg, channels: i64, groups: i64| {
+        let conv = |graph: &mut Graph, x: Arg, channels: i64, groups: i64| {
             let weight = Arg::Const(graph.numbers(&[16, channels / groups, 3, 3]));
             let attrs = Attrs::new().with("padding", vec![1i64, 1]).with("groups", groups);
             graph.op("nn.conv2d", &[x, weight], attrs).unwrap()
