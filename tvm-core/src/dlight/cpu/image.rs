@@ -14,6 +14,9 @@ use crate::tir::{BufferLoad, IterKind, PrimExpr};
 /// Rows from which on images are divided by rows: those of fewer rows belong to the last layers.
 const MIN_ROWS: i64 = 9;
 
+/// Numbers of parts that are tried.
+const MOST_TRIED: usize = 4096;
+
 /// The index of the axis of rows, if the block stores an image in blocks of channels.
 pub(super) fn rows(info: &BlockInfo) -> Option<usize> {
     let store = info.store.as_ref()?;
@@ -101,7 +104,9 @@ pub(super) fn parts(
     // A part stays in the second-level cache while it is multiplied by all weights.
     let least = cores.max(of_image / apart / cache + 1);
     let all = count_of(axis)?;
-    let divisor = |multiple: i64| (least..=all).find(|count| all % count == 0 && count % multiple == 0);
+    let divisor = |multiple: i64| {
+        (least..=all).take(MOST_TRIED).find(|count| all % count == 0 && count % multiple == 0)
+    };
     let count = divisor(cores).or_else(|| divisor(1)).unwrap_or(all);
     (count > 1).then_some(Parts { axis, count, of_weights })
 }
