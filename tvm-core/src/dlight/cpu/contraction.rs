@@ -7,7 +7,8 @@
 //! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators. So do tiles of 12 to 16 rows and
 //! one vector, if the operand lies in panels of one vector.
 //!
-//! A panel serves all rows, or, if these are many, a block of rows that stays in the second-level cache.
+//! A panel serves all rows, or, if these are many, a block of rows that stays in the second-level cache. Convolutions over
+//! blocks of channels are divided by rows of the image ([`image::parts`]).
 
 use std::sync::Arc;
 
@@ -100,28 +101,25 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
             outer.push(panel);
             inner.push(vector);
             ragged.extend(Some(panel).filter(|_| !is_multiple(axis, tile.columns)));
-        } else if let Some((_, rows)) = tile.rows.filter(|(axis, _)| *axis == i) {
-            let [mut block, row] = s.split(it, [None, Some(rows)])?;
-            if let Some(tiles) = cached_tiles {
-                let [blocks, tiles] = s.split(block, [None, Some(tiles)])?;
-                outer.push(blocks);
-                block = tiles;
-            }
-            if let Some(parts) = parts.as_ref().filter(|parts| parts.axis == i) {
-                let [part, tiles] = s.split(block, [Some(parts.count), None])?;
-                around.push(part);
-                block = tiles;
-            }
-            outer.push(block);
-            row_tiles = Some(block);
-            inner.insert(0, row);
-            ragged.extend(Some(block).filter(|_| !is_multiple(axis, rows)));
         } else {
+            let mut it = it;
+            if let Some((_, rows)) = tile.rows.filter(|(axis, _)| *axis == i) {
+                let [mut block, row] = s.split(it, [None, Some(rows)])?;
+                if let Some(tiles) = cached_tiles {
+                    let [blocks, tiles] = s.split(block, [None, Some(tiles)])?;
+                    outer.push(blocks);
+                    block = tiles;
+                }
+                row_tiles = Some(block);
+                inner.insert(0, row);
+                ragged.extend(Some(block).filter(|_| !is_multiple(axis, rows)));
+                it = block;
+            }
             match &parts {
                 Some(parts) if parts.axis == i => {
-                    let [part, rows] = s.split(it, [Some(parts.count), None])?;
+                    let [part, rest] = s.split(it, [Some(parts.count), None])?;
                     around.push(part);
-                    outer.push(rows);
+                    outer.push(rest);
                 }
                 Some(parts) if parts.inside(i) => weights.push(it),
                 Some(parts) if i < parts.axis => around.push(it),

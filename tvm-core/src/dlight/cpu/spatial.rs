@@ -59,6 +59,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     // Axes of the loops in `loops`.
     let mut axes: Vec<usize> = (0..info.axes.len()).filter(|&i| i != inner).chain([inner]).collect();
     if let Some(rows) = image::rows(info) {
+        // Parts are rows of an image, with all blocks of channels.
         len = len.min(info.axes.len() - rows - 1);
         axes[1..=rows].rotate_right(1);
         loops[1..=rows].rotate_right(1);

@@ -193,7 +193,8 @@ fn scheduled(
     inline_epilogue(s, info)?;
     let loops = s.get_loops(block)?;
     let (mut images, mut outer, mut reduce, mut inner) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let by_rows = image::rows(info) == Some(window.images) && window.images > 0;
+    // Parts are rows of an image: the loop over them runs behind that over images, in front of that over blocks of channels.
+    let by_rows = image::rows(info) == Some(window.images);
     for (i, (&it, axis)) in loops.iter().zip(&info.axes).enumerate() {
         if axis.kind == IterKind::Reduce {
             reduce.insert(0, it);

@@ -2,6 +2,23 @@
 
 use super::*;
 
+/// A convolution, and its maximum with 0. `layouts` are those of data, weights and result.
+fn rectified(
+    x: TensorExpr,
+    weight: TensorExpr,
+    params: &ConvParams,
+    layouts: [&str; 3],
+    shape: [PrimExpr; 5],
+) -> PrimFunc {
+    let [data, kernel, out] = layouts.map(|it| it.parse().unwrap());
+    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
+    let conv = topi::conv("conv2d", &x, &weight, params, &layouts, &shape, DataType::F32);
+    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
+        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+    });
+    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+}
+
 /// A convolution of 3×3 with stride 2 over images of `size` with 16 channels in one block, of each channel or of all, and its
 /// maximum with 0.
 fn strided(size: [PrimExpr; 2], depthwise: bool) -> PrimFunc {
@@ -14,15 +31,9 @@ fn strided(size: [PrimExpr; 2], depthwise: bool) -> PrimFunc {
     let (strides, groups) = (vec![2; 2], if depthwise { 16 } else { 1 });
     let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups };
     let kernel = if depthwise { "OIHW16o" } else { "OIHW16i16o" };
-    let [data, kernel, out] = ["NCHW16c", kernel, "NCHW16c"].map(|it| it.parse().unwrap());
-    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
     let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
     let shape = [batch, 1.into(), half(height), half(width), 16.into()];
-    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
-    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
-        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
-    });
-    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+    rectified(x, weight, &params, ["NCHW16c", kernel, "NCHW16c"], shape)
 }
 
 /// The elements of plain images that windows of 1×1 with strides read are copied side by side before channels in blocks use them.
@@ -158,14 +169,8 @@ fn in_blocks([blocks, out]: [i64; 2], size: [i64; 2], window: i64, batch: i64) -
     let [pads, ones] = [vec![window / 2; 2], vec![1; 2]];
     let (strides, dilation, pad_before) = (ones.clone(), ones, pads.clone());
     let params = ConvParams { strides, pad_before, pad_after: pads, dilation, groups: 1 };
-    let [data, kernel, out_layout] = ["NCHW32c", "OIHW32i32o", "NCHW32c"].map(|it| it.parse().unwrap());
-    let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };
     let shape = [batch, out, height, width, 32].map(PrimExpr::index);
-    let conv = topi::conv("conv2d", &x, &weight, &params, &layouts, &shape, DataType::F32);
-    let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
-        conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
-    });
-    create_prim_func("f", &[x, weight], &[relu]).unwrap()
+    rectified(x, weight, &params, ["NCHW32c", "OIHW32i32o", "NCHW32c"], shape)
 }
 
 /// Threads take rows of the image where its values are more than the weights, and the weights stay in a cache; else they take channels.
@@ -186,5 +191,48 @@ fn convolutions_are_divided_by_rows_of_the_image() {
         let got = conv.parameters.split_once("x32, ").map(|(_, it)| it.to_string());
         let want = want.map(|count: i64| format!("{count} parts of the image"));
         assert_eq!(got, want, "{channels:?}, {size:?}, {window}: {scheduled}");
+    }
+}
+
+/// The loop that threads share, by the axes of the result in the order of their loops: rows in front of blocks of channels.
+#[test]
+fn kernels_on_images_are_divided_by_rows_as_well() {
+    let image = |batch: PrimExpr| {
+        let [blocks, height, width, block] = [4, 28, 28, 32].map(PrimExpr::index);
+        input("x", &[batch, blocks, height, width, block])
+    };
+    let scaled = |batch| {
+        let (x, scale) = (image(batch), input("scale", &[1, 4, 1, 1, 32].map(PrimExpr::index)));
+        let y = compute("y", x.shape(), &[&x, &scale], |i: &[PrimExpr]| {
+            let [zero, channels] = [PrimExpr::index(0), i[1].clone()];
+            x.at(i.to_vec()) * scale.at([zero.clone(), channels, zero.clone(), zero, i[4].clone()])
+        });
+        create_prim_func("f", &[x, scale], &[y]).unwrap()
+    };
+    let joined = || {
+        let x = image(1.into());
+        let shape = [1, 8, 28, 28, 32].map(PrimExpr::index);
+        let y = topi::concat(&[x.clone(), x.clone()], 1, &shape);
+        create_prim_func("f", &[x], &[y]).unwrap()
+    };
+    let transformed = |batch: PrimExpr| {
+        let x = image(batch.clone());
+        let shape = [6.into(), 6.into(), 4.into(), batch, 7.into(), 7.into(), 32.into()];
+        let winograd = topi::Winograd::of(4).unwrap();
+        let y = topi::winograd_data("y", &x, &winograd, ([1, 1], [1, 1]), &shape);
+        create_prim_func("f", &[x], &[y]).unwrap()
+    };
+    let unknown = PrimExpr::from(Var::index("n"));
+    for (func, want) in [
+        (scaled(1.into()), "i0_i2_i1_fused"),
+        (scaled(unknown.clone()), "i0_i2_i1_fused"),
+        (joined(), "i0_i2_i1_fused"),
+        (transformed(1.into()), "i4_i2_i3_fused"),
+        // Images first, if there may be many.
+        (transformed(unknown), "i3_i4_i2_fused"),
+    ] {
+        let (scheduled, _) = schedule(&func, &MACHINE).unwrap();
+        let text = scheduled.to_string();
+        assert!(text.contains("#[parallel]") && text.contains(&format!("for {want} in ")), "{want}: {text}");
     }
 }
