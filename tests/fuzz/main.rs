@@ -4,8 +4,8 @@
 mod case;
 mod check;
 mod default_schedules;
-#[path = "../cuda/fake_gpu.rs"]
-mod fake_gpu;
+#[path = "../cuda/gpu.rs"]
+mod gpu;
 mod gpu_schedules;
 mod graphs;
 mod kernels;

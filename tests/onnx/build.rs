@@ -12,7 +12,7 @@ use tvm_onnx::{ImportOptions, OnnxError, dtype_to_onnx, import_proto};
 use tvm_runtime::vm::Vm;
 use tvm_runtime::{DataType, Device, Tensor, Value};
 
-use super::fake_gpu;
+use super::gpu;
 
 /// A model with one graph `g` in version `opset` of the operator set.
 pub(crate) fn model(opset: i64, nodes: Vec<NodeProto>) -> ModelProto {
@@ -202,20 +202,20 @@ fn import_other_types(model: &ModelProto, options: &ImportOptions) {
     }
 }
 
-/// The executors that this run checks; on [the fake GPU](fake_gpu), that alone.
+/// The executors that this run checks; on [a GPU](gpu), that alone.
 pub(crate) fn targets() -> Vec<Target> {
-    if let Some(target) = fake_gpu::target() {
+    if let Some(target) = gpu::target() {
         return vec![target];
     }
     let checked = |it: &Target| tvm_testing::checks(&it.to_string(), cfg!(feature = "llvm"));
     [Target::interpreter(), Target::c(), Target::llvm()].into_iter().filter(checked).collect()
 }
 
-/// Runs the model and returns its outputs. On the fake GPU, a captured call has the same bits, unless it says why there is none.
+/// Runs the model and returns its outputs. On a GPU, a captured call has the same bits, unless it says why there is none.
 pub(crate) fn run(vm: &Arc<Vm>, inputs: &[Tensor]) -> Vec<Tensor> {
     let args: Vec<Value> = inputs.iter().map(Value::from).collect();
     let outputs = tensors(vm.invoke("main", &args).unwrap());
-    if fake_gpu::target().is_some() {
+    if gpu::target().is_some() {
         match vm.capture("main", &args) {
             Ok(mut call) => {
                 for _ in 0..2 {

@@ -9,9 +9,9 @@ mod depthwise;
 mod einsum;
 mod errors;
 mod extensions;
-#[path = "../cuda/fake_gpu.rs"]
-mod fake_gpu;
 mod fused_attention;
+#[path = "../cuda/gpu.rs"]
+mod gpu;
 mod images;
 mod integer;
 mod models;

@@ -54,6 +54,7 @@ impl Pass {
         relax::transform::to_mixed_precision,
         relax::transform::zero_outputs,
         tir::transform::align_storage,
+        tir::transform::async_copies,
         tir::transform::check_bounds,
         tir::transform::check_loop_kinds,
         tir::transform::check_reduction_lanes,

@@ -20,7 +20,7 @@ use tvm::pipeline::default_build;
 use tvm::runtime::Tensor;
 use tvm_testing::{Budget, Rng};
 
-use crate::fake_gpu;
+use crate::gpu;
 use crate::native::targets;
 use graph::Mode;
 use program::Program;
@@ -135,7 +135,7 @@ fn guarded(seeds: &[u64], check: impl FnOnce() -> Result<(), String>) -> Result<
 
 /// Compares the programs of `seeds`, compiled as one module, with the unoptimised programs in the interpreter.
 fn check_compiled(seeds: &[u64], count: &mut Count) -> Result<(), String> {
-    let (targets, mode) = match fake_gpu::target() {
+    let (targets, mode) = match gpu::target() {
         Some(gpu) => (vec![gpu], Mode::EXACT_ON_GPU),
         None => (targets(), Mode::EXACT),
     };

@@ -80,6 +80,7 @@ pub fn lower_cuda() -> Pass {
         tir::plan_and_update_buffer_allocation_location(),
         tir::compact_buffer_allocation(),
         tir::check_shared_written().mandatory(),
+        tir::async_copies(),
         tir::software_pipeline(),
         tir::thread_sync().mandatory(),
         tir::unify_thread_binding().mandatory(),

@@ -19,7 +19,7 @@
 
 use super::parts::Parts;
 use super::results::Results;
-use super::{GpuRule, MULTIPROCESSORS};
+use super::{GpuRule, MULTIPROCESSORS, WIDEST};
 use crate::dlight::analysis::{BlockInfo, indexed_by, iterations};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
@@ -42,8 +42,6 @@ const STEPS: i64 = 4;
 const RESIDENT: i64 = 2;
 /// Elements that a turned row of a tile has more than it needs.
 const PAD: i64 = 4;
-/// Bytes that a thread copies at once at most.
-const WIDEST: i64 = 16;
 /// Constant extents from which on tiles are worth their copies.
 const LEAST: i64 = 32;
 

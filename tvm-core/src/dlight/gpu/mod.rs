@@ -35,6 +35,9 @@ const MULTIPROCESSORS: i64 = 132;
 /// to use all of the bandwidth of its memory.
 const BUSY: i64 = 8 * MULTIPROCESSORS;
 
+/// Bytes that a thread copies at once at most.
+const WIDEST: i64 = 16;
+
 /// A default schedule for blocks of one form, on a GPU.
 struct GpuRule {
     /// Name, as `explain` shows it.

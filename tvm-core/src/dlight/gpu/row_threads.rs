@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use super::results::names;
-use super::{BUSY, online};
+use super::{BUSY, WIDEST, online};
 use crate::dlight::analysis::{Axis, BlockInfo, iterations};
 use crate::dlight::inline::{AGAIN, operations};
 use crate::dlight::row_chain::is_cheap;
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::transform::PRAGMA_UNROLL;
+use crate::tir::transform::{ASYNC_COPY, PRAGMA_UNROLL};
 use crate::tir::{Buffer, PrimExpr, Scope, ThreadTag, any_expr};
 
 /// Threads of a block at most: eight warps, of which several blocks fit a multiprocessor of every architecture.
@@ -134,39 +134,20 @@ pub(super) fn one_kernel(
     let last_name = last.name.clone();
     let loops = s.get_loops(anchor)?;
     let Some(&target) = loops.get(lead.saturating_sub(1)) else { return Ok(None) };
-    let mut blocks = vec![(last.name.clone(), last.axes.len() - lead)];
+    let mut blocks = vec![(last.name.clone(), last.axes.len() - lead, None)];
     if lead == 0 {
         let rows = s.add_unit_loop(target)?;
-        bind(s, &[rows], &[(anchor, last.axes.len() - lead)], Threads { row, side: 1, length })?;
+        let all = Part { block: anchor, own: last.axes.len() - lead, ahead: None };
+        bind(s, &[rows], &[all], Threads { row, side: 1, length })?;
         return Ok(Some(format!("{row} threads for all elements")));
     }
-    let (mut long, most) = (0i64, most_elements(&members, lead));
     // Where a row that is computed of them is kept, its operands are read once more at most.
-    let operands = if kept { Vec::new() } else { shared_operands(&members, lead) };
-    for operand in operands {
-        let size = most.and_then(|length| length.checked_mul(operand.dtype.bytes() as i64));
-        let Some(size) = size else { continue };
-        let scope = if bytes.saturating_add(size) <= STAGED { Scope::Shared } else { Scope::SharedDyn };
-        let fits = match scope {
-            // Other short rows are in the cache of the multiprocessor when they are read again.
-            Scope::Shared => length.is_some() && same_axes(&members, &operand),
-            _ => bytes.saturating_add(long).saturating_add(size) <= limits.shared_bytes - PARTIAL,
-        };
-        if !fits {
-            continue;
-        }
-        let Some(reader) = members.iter().find(|it| reads(it, &operand)) else { continue };
-        let reader = s.block(&reader.name)?;
-        let mut fork = s.clone();
-        if let Ok(copy) = cache_read(&mut fork, reader, &operand, scope) {
-            *s = fork;
-            match scope {
-                Scope::SharedDyn => long += size,
-                _ => bytes += size,
-            }
-            blocks.push((copy, operand.shape.len() - lead));
-        }
-    }
+    let copies = match kept {
+        true => Copies::default(),
+        false => Copies::of(s, &members, lead, length, bytes, limits)?,
+    };
+    bytes += copies.short;
+    let long = copies.long;
     // As many blocks fit a multiprocessor as their rows.
     let at_once = ((limits.shared_bytes - PARTIAL) / (bytes + long).max(1)).max(1);
     if long > 0 {
@@ -175,11 +156,10 @@ pub(super) fn one_kernel(
             row *= 2;
         }
     }
-    let copies = blocks.len();
-    let near = kept || copies > 1;
-    let pair = pair.filter(|_| one_sweep_is_faster(bytes_of_row, near.then_some(at_once)));
+    let near = kept || !copies.blocks.is_empty();
+    let pair = pair.filter(|_| !near && bytes_of_row.is_some_and(|bytes| bytes > STAGED));
     // What no memory of a block holds is read again from the caches, of which each row has more if fewer rows are under way.
-    if pair.is_some() && !near {
+    if pair.is_some() {
         (row, side) = (MOST_THREADS.min(limits.threads_per_block), 1);
     }
     for info in members[..members.len() - 1].iter().rev() {
@@ -188,12 +168,13 @@ pub(super) fn one_kernel(
         for at in 0..info.stores.len() {
             s.set_scope(block, at, Scope::Shared)?;
         }
-        blocks.push((info.name.clone(), info.axes.len() - lead));
+        blocks.push((info.name.clone(), info.axes.len() - lead, None));
     }
-    for (copy, _) in &blocks[1..copies] {
+    for (copy, ..) in &copies.blocks {
         let copy = s.block(copy)?;
         s.compute_at(copy, target)?;
     }
+    blocks.extend(copies.blocks);
     if let Some([largest, sum]) = &pair
         && let Some(func) = online::merged(s, largest, sum)
     {
@@ -202,7 +183,8 @@ pub(super) fn one_kernel(
     }
     let anchor = s.block(&last_name)?;
     let loops = s.get_loops(anchor)?;
-    let blocks = blocks.iter().map(|(name, own)| Ok((s.block(name)?, *own)));
+    let blocks =
+        blocks.iter().map(|(name, own, ahead)| Ok(Part { block: s.block(name)?, own: *own, ahead: *ahead }));
     let blocks = blocks.collect::<Result<Vec<_>, ScheduleError>>()?;
     while side > 1 && bytes * side > STAGED {
         side /= 2;
@@ -222,23 +204,27 @@ pub(super) fn alone(
     threads: Threads,
 ) -> Result<(), ScheduleError> {
     let loops = s.get_loops(block)?;
-    let own = loops.len() - lead;
+    let part = Part { block, own: loops.len() - lead, ahead: None };
     match (&loops[..lead], &loops[..]) {
         ([], [first, ..]) => {
             let rows = s.add_unit_loop(*first)?;
-            bind(s, &[rows], &[(block, own)], threads)
+            bind(s, &[rows], &[part], threads)
         }
-        (rows, _) => bind(s, rows, &[(block, own)], threads),
+        (rows, _) => bind(s, rows, &[part], threads),
     }
 }
 
-/// Binds the loops over rows, and those inside of them: the innermost ones of each block, of which the number is given.
-fn bind(
-    s: &mut Schedule,
-    rows: &[LoopRV],
-    blocks: &[(BlockRV, usize)],
-    threads: Threads,
-) -> Result<(), ScheduleError> {
+/// A block of a kernel.
+struct Part {
+    block: BlockRV,
+    /// Its innermost loops, which are not over rows.
+    own: usize,
+    /// For a copy that no thread waits for before it is used: how many neighbours are copied at once.
+    ahead: Option<i64>,
+}
+
+/// Binds the loops over rows, and those inside of them.
+fn bind(s: &mut Schedule, rows: &[LoopRV], blocks: &[Part], threads: Threads) -> Result<(), ScheduleError> {
     let Some((&innermost, others)) = rows.split_last() else { return Ok(()) };
     let (grid, own) = match threads.side {
         1 => (s.fuse_n(rows)?, None),
@@ -252,7 +238,7 @@ fn bind(
     if let Some(own) = own {
         s.bind(own, ThreadTag::ThreadIdxY)?;
     }
-    for &(block, own) in blocks {
+    for &Part { block, own, ahead } in blocks {
         let loops = s.get_loops(block)?;
         // Between those over rows and these there are loops of one iteration.
         let elements = match &loops[(loops.len() - own).max(outer)..] {
@@ -260,7 +246,20 @@ fn bind(
             [one] => *one,
             several => s.fuse_n(several)?,
         };
-        let [rest, element] = s.split(elements, [None, Some(threads.row)])?;
+        let (rest, element) = match ahead {
+            Some(lanes) if lanes > 1 => {
+                let [rest, element, lane] = s.split(elements, [None, Some(threads.row), Some(lanes)])?;
+                s.vectorize(lane)?;
+                (rest, element)
+            }
+            _ => {
+                let [rest, element] = s.split(elements, [None, Some(threads.row)])?;
+                (rest, element)
+            }
+        };
+        if ahead.is_some() {
+            s.annotate(rest, ASYNC_COPY, true)?;
+        }
         // Short loops are unrolled anyway.
         if threads.length.is_none_or(|length| length > 2 * UNDER_WAY * threads.row) {
             s.annotate(rest, PRAGMA_UNROLL, UNDER_WAY)?;
@@ -271,15 +270,61 @@ fn bind(
     Ok(())
 }
 
-/// True if the maximum and the sum of a softmax are found faster in one sweep than in two, for rows of `bytes`, of which
-/// a multiprocessor has `at_once` in its shared memory; `None` if they are not there.
-///
-/// One sweep computes twice as many exponentials. A multiprocessor with two rows or more is bound by these: while a
-/// block waits for memory, another one computes. With one row, all of its threads wait for the same sweep, and a
-/// row that is not in shared memory is read from slower memory in each sweep: there, a sweep costs more than the
-/// exponentials. Rows of up to [`STAGED`] bytes are in the caches of the multiprocessor in any case.
-fn one_sweep_is_faster(bytes: Option<i64>, at_once: Option<i64>) -> bool {
-    bytes.is_some_and(|bytes| bytes > STAGED) && at_once.is_none_or(|rows| rows < 2)
+/// Copies in shared memory of rows that several blocks read.
+#[derive(Default)]
+struct Copies {
+    /// The blocks that copy, with the number of their loops that are not over rows, and how many neighbours are copied at once
+    /// where no thread waits for it.
+    blocks: Vec<(Arc<str>, usize, Option<i64>)>,
+    /// Bytes of a row in memory that several blocks of a multiprocessor have beside each other.
+    short: i64,
+    /// Bytes of a row in memory that is asked for at the launch.
+    long: i64,
+}
+
+impl Copies {
+    /// Copies what fits beside `bytes` of each row.
+    fn of(
+        s: &mut Schedule,
+        members: &[BlockInfo],
+        lead: usize,
+        length: Option<i64>,
+        bytes: i64,
+        limits: &GpuLimits,
+    ) -> Result<Copies, ScheduleError> {
+        let mut copies = Copies::default();
+        let most = most_elements(members, lead);
+        for operand in shared_operands(members, lead) {
+            let element = operand.dtype.bytes() as i64;
+            let Some(size) = most.and_then(|length| length.checked_mul(element)) else { continue };
+            let beside = bytes + copies.short;
+            let is_short = beside.saturating_add(size) <= STAGED;
+            let fits = match is_short {
+                // Other short rows are in the cache of the multiprocessor when they are read again.
+                true => length.is_some() && same_axes(members, &operand),
+                false => (beside + copies.long).saturating_add(size) <= limits.shared_bytes - PARTIAL,
+            };
+            let Some(reader) = members.iter().find(|it| fits && reads(it, &operand)) else { continue };
+            let reader = s.block(&reader.name)?;
+            let mut fork = s.clone();
+            let scope = if is_short { Scope::Shared } else { Scope::SharedDyn };
+            let Ok(copy) = cache_read(&mut fork, reader, &operand, scope) else { continue };
+            *s = fork;
+            let asynchronous = !is_short && limits.async_copies && [4, 8].contains(&element);
+            let ahead = asynchronous.then(|| neighbours(&operand, lead));
+            copies.blocks.push((copy, operand.shape.len() - lead, ahead));
+            *(if is_short { &mut copies.short } else { &mut copies.long }) += size;
+        }
+        Ok(copies)
+    }
+}
+
+/// How many neighbours in rows of `buffer`, whose first `lead` axes number them, are copied at once: 16 bytes, if each row begins at a
+/// multiple of them.
+fn neighbours(buffer: &Buffer, lead: usize) -> i64 {
+    let lanes = WIDEST / buffer.dtype.bytes() as i64;
+    let row = buffer.shape[lead..].iter().try_fold(1i64, |count, it| count.checked_mul(it.as_int()?));
+    if row.is_some_and(|row| row % lanes == 0) { lanes } else { 1 }
 }
 
 /// Copies `operand` for `reader` to the memory `scope`; returns the name of the block that copies.

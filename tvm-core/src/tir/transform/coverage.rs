@@ -96,6 +96,9 @@ impl<'a> Coverage<'a> {
 /// cheap.
 const BUDGET: u32 = 4096;
 
+/// The largest number of lanes by which a condition may differ from an index.
+const MOST_LANES: i64 = 16;
+
 struct Loop {
     var: Var,
     range: Range,
@@ -252,21 +255,37 @@ impl Coverage<'_> {
                 solution.insert(var.id(), value);
             }
         }
-        for (written, read) in write.indices.iter().zip(indices) {
-            solve(analyzer, written, read, &solved, &mut solution)?;
+        let at_indices = || write.indices.iter().zip(indices);
+        let mut enumerated = Vec::new();
+        for (written, read) in at_indices() {
+            enumerated.push(solve(analyzer, written, read, &solved, &mut solution)?);
         }
         let at_solution = |expr: &PrimExpr| substitute_expr(expr, &solution);
-        for (written, read) in write.indices.iter().zip(indices) {
-            analyzer.can_prove_equal(&at_solution(written), read).then_some(())?;
+        for ((written, read), enumerated) in at_indices().zip(&enumerated) {
+            let equal = *enumerated || analyzer.can_prove_equal(&at_solution(written), read);
+            equal.then_some(())?;
         }
-        for (var, range) in solved {
+        for (var, range) in &solved {
             let value = solution.get(&var.id())?;
             let (min, extent) = (at_solution(&range.min), at_solution(&range.extent));
             analyzer.can_prove_less_equal(&min, value).then_some(())?;
             analyzer.can_prove_less(value, &(min + extent)).then_some(())?;
         }
-        let holds = write.conditions.iter().all(|condition| analyzer.can_prove(&at_solution(condition)));
-        holds.then_some(solution)
+        // `a < b` holds if `f * a` is an index written plus `rest`, and `f * b` is larger than the index read plus this rest.
+        let below = |condition: &PrimExpr| {
+            let PrimExpr::Binary(it) = condition else { return false };
+            let factors = solved.iter().filter_map(|it| it.1.extent.as_int());
+            it.op == BinaryOp::Lt
+                && [1].into_iter().chain(factors).filter(|it| (1..=MOST_LANES).contains(it)).any(|factor| {
+                    at_indices().any(|(written, read)| {
+                        let rest = analyzer.simplify(&(it.a.clone() * factor - written));
+                        let below = read + at_solution(&rest);
+                        analyzer.can_prove_less(&below, &(at_solution(&it.b) * factor))
+                    })
+                })
+        };
+        let holds = |it: &PrimExpr| analyzer.can_prove(&at_solution(it)) || below(it);
+        write.conditions.iter().all(holds).then_some(solution)
     }
 }
 
@@ -294,14 +313,15 @@ fn digit_place(digit: &PrimExpr, var: &Var) -> Option<i64> {
 }
 
 /// Solves `written = read` for those of `vars` that `written` uses, and adds their values to `solution`. `written` must
-/// be `rest + v`, or `rest + c1 * v1 + c2 * v2 + …` that enumerates an interval without gaps.
+/// be `rest + v`, or `rest + c1 * v1 + c2 * v2 + …` that enumerates an interval without gaps. True if that is proven, so that the
+/// values give `read`.
 fn solve(
     analyzer: &Analyzer,
     written: &PrimExpr,
     read: &PrimExpr,
     vars: &[&(Var, Range)],
     solution: &mut FxHashMap<VarId, PrimExpr>,
-) -> Option<()> {
+) -> Option<bool> {
     let used: Vec<&(Var, Range)> = vars
         .iter()
         .filter(|(var, _)| uses_var(written, var) && !solution.contains_key(&var.id()))
@@ -322,8 +342,12 @@ fn solve(
     let offset = analyzer.simplify(&(read.clone() - &rest));
     if let [(1, var, _)] = &digits[..] {
         solution.insert(var.id(), offset);
-        return Some(());
+        return Some(false);
     }
+    let sum = digits
+        .iter()
+        .fold(rest.clone(), |sum, (coefficient, var, _)| sum + PrimExpr::from(*var) * *coefficient);
+    let linear = !vars.iter().any(|(var, _)| uses_var(&rest, var)) && analyzer.can_prove_equal(&sum, written);
     let mut expected = 1;
     for (place, (coefficient, var, range)) in digits.iter().enumerate() {
         let extent = range.extent.as_int();
@@ -338,7 +362,7 @@ fn solve(
             expected = coefficient.checked_mul(extent?)?;
         }
     }
-    Some(())
+    Some(linear && !digits.is_empty())
 }
 
 impl Visitor for Coverage<'_> {

@@ -23,6 +23,7 @@
 //!    vectors of `i32`, converted, and those in kernels for GPUs scalars of `i32`, converted.
 
 mod align_storage;
+mod async_copies;
 mod check_bounds;
 mod check_loop_kinds;
 mod check_reduction_lanes;
@@ -88,6 +89,7 @@ mod zero_unwritten;
 
 pub use align_storage::{BUFFER_DIM_ALIGN, align_storage};
 pub(in crate::tir) use align_storage::{DimAlign, LARGEST_FACTOR};
+pub use async_copies::{ASYNC_COPY, async_copies};
 pub use check_bounds::check_bounds;
 pub use check_loop_kinds::check_loop_kinds;
 pub use check_reduction_lanes::check_reduction_lanes;

@@ -12,9 +12,10 @@
 //!
 //! `copy` is what a step does before it reads shared memory of its own: it writes this memory alone, and reads nothing that the
 //! loop writes. Each shared buffer of a step becomes two, and a step waits at one barrier instead of two: those before it have
-//! read what it overwrites. A store of a plain copy is marked `async_copy`, so that no thread waits for what it reads.
+//! read what it overwrites. Stores of plain copies
+//! are [asynchronous](super::async_copies).
 //!
-//! TVM counterpart: `InjectSoftwarePipeline`, `InjectPTXAsyncCopy`.
+//! TVM counterpart: `InjectSoftwarePipeline`.
 //! Requires: kernels without barriers, in which elements of shared memory are written before they are read. Ensures: no loop has the
 //! annotation. A loop that has not this form, or that may have less than two iterations by its constant extent, stays as it is.
 
@@ -23,15 +24,13 @@ mod tests;
 
 use rustc_hash::FxHashMap;
 
+use super::async_copies::{Accesses, Asynchronous};
 use super::renew_defs::Renew;
 use super::util::DeepSubstitute;
 use crate::ir::BufferId;
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::is_shared;
-use crate::tir::{
-    AllocBuffer, BufferStore, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc,
-    Scope, Stmt, Visitor, walk_expr, walk_stmt,
-};
+use crate::tir::{AllocBuffer, For, ForKind, IfThenElse, Mutator, PrimExpr, PrimFunc, Stmt};
 
 /// Annotation of a loop in a kernel: what a step copies to shared memory may be copied while the threads compute the step before.
 pub const SOFTWARE_PIPELINE: &str = "software_pipeline";
@@ -139,99 +138,5 @@ impl Step {
         let steps = For { loop_var: twice, min: PrimExpr::int(0, dtype), extent, body, ..node.clone() };
         let allocs = self.tiles.iter().chain(&others).cloned().map(Stmt::from);
         Stmt::seq(allocs.chain([first, steps.into()]))
-    }
-}
-
-/// What a statement accesses.
-#[derive(Default)]
-struct Accesses {
-    reads: Vec<BufferId>,
-    writes: Vec<BufferId>,
-    /// False if there is something with another effect, as a barrier or an assertion.
-    plain: bool,
-}
-
-impl Accesses {
-    fn of(stmt: &Stmt) -> Accesses {
-        let mut accesses = Accesses { plain: true, ..Accesses::default() };
-        accesses.visit_stmt(stmt);
-        accesses
-    }
-
-    /// True if it writes buffers of `own` alone, and reads others alone.
-    fn fills(&self, own: &[BufferId]) -> bool {
-        self.plain
-            && !self.writes.is_empty()
-            && self.writes.iter().all(|id| own.contains(id))
-            && !self.reads.iter().any(|id| own.contains(id))
-    }
-}
-
-impl Visitor for Accesses {
-    fn visit_expr(&mut self, expr: &PrimExpr) {
-        if let PrimExpr::BufferLoad(load) = expr {
-            self.reads.push(load.buffer.id);
-        }
-        walk_expr(self, expr);
-    }
-
-    fn visit_stmt(&mut self, stmt: &Stmt) {
-        match stmt {
-            Stmt::BufferStore(store) => self.writes.push(store.buffer.id),
-            Stmt::Evaluate(_) | Stmt::AssertStmt(_) | Stmt::While(_) => self.plain = false,
-            Stmt::For(_)
-            | Stmt::BlockRealize(_)
-            | Stmt::SeqStmt(_)
-            | Stmt::IfThenElse(_)
-            | Stmt::Bind(_)
-            | Stmt::AllocBuffer(_)
-            | Stmt::DeclBuffer(_) => {}
-        }
-        walk_stmt(self, stmt);
-    }
-}
-
-/// Marks the stores of plain copies from memory of the GPU.
-struct Asynchronous;
-
-impl Asynchronous {
-    /// True for elements of memory of the GPU of a size that can be copied so, also those that are 0 where a condition does not hold.
-    fn fits(value: &PrimExpr) -> bool {
-        match value {
-            PrimExpr::BufferLoad(load) => {
-                load.buffer.scope == Scope::Global && [4, 8].contains(&load.buffer.dtype.bytes())
-            }
-            PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
-                matches!(&call.args[1], PrimExpr::BufferLoad(_))
-                    && Asynchronous::fits(&call.args[1])
-                    && is_zero(&call.args[2])
-            }
-            _ => false,
-        }
-    }
-}
-
-/// True for the number whose bits are all 0.
-pub(super) fn is_zero(value: &PrimExpr) -> bool {
-    match value {
-        PrimExpr::IntImm(it) => it.value == 0,
-        PrimExpr::FloatImm(it) => it.value.to_bits() == 0,
-        _ => false,
-    }
-}
-
-impl Mutator for Asynchronous {
-    fn mutate_expr(&mut self, _: &PrimExpr) -> Option<PrimExpr> {
-        None
-    }
-
-    fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
-        match stmt {
-            Stmt::BufferStore(store) if Asynchronous::fits(&store.value) => {
-                let value = PrimExpr::call(Intrinsic::AsyncCopy, [store.value.clone()], store.value.dtype());
-                Some(BufferStore { value, ..(**store).clone() }.into())
-            }
-            _ => self.walk_stmt(stmt),
-        }
     }
 }

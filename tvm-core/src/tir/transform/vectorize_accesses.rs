@@ -24,9 +24,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
 
+use super::async_copies::is_zero;
 use super::context::{analyzer_for, enter_loop};
 use super::convert_ssa::convert;
-use super::software_pipeline::is_zero;
 use crate::arith::{Analyzer, detect_linear_equation, same};
 use crate::ir::{BufferId, IrError, Var};
 use crate::pass::{Pass, prim_func_pass};

@@ -1,6 +1,6 @@
 //! Rows that are longer than what several blocks of a multiprocessor have beside each other.
 
-use tvm_runtime::DimBound;
+use tvm_runtime::{DataType, DimBound};
 
 use super::{check, softmax};
 use crate::dlight::gpu::schedule_for_gpu;
@@ -8,6 +8,7 @@ use crate::ir::{IRModule, Var};
 use crate::pass::{PassContext, Pipelines};
 use crate::target::{GpuArch, Target};
 use crate::tir::{PrimExpr, PrimFunc, Scope};
+use crate::{te, topi};
 
 /// What the rule says of `func` on a GPU of this architecture.
 fn parameters(func: &PrimFunc, arch: &str) -> String {
@@ -40,10 +41,39 @@ fn last_elements_are_apart() {
     let text = lowered.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let loops: Vec<&[&str]> = lines.windows(2).filter(|it| it[0].ends_with("in 0..19 {")).collect();
-    assert_eq!(loops.len(), 3, "the maximum is found while the row is copied: {text}");
+    assert_eq!(loops.len(), 4, "{text}");
     assert!(loops.iter().all(|it| !it[1].starts_with("if ")), "{text}");
-    assert_eq!(text.matches("pragma_unroll = 8").count(), 3, "{text}");
+    assert_eq!(text.matches("pragma_unroll = 8").count(), 4, "{text}");
     assert_eq!(text.matches(" < 545 {").count(), 4, "{text}");
+}
+
+fn rows_of(length: i64, dtype: DataType) -> PrimFunc {
+    let x = te::placeholder("x", [3, length].map(PrimExpr::index), dtype);
+    let y = topi::softmax(&x, 1);
+    te::create_prim_func("softmax", &[x], &[y]).unwrap()
+}
+
+/// A block asks for its whole row before it waits for any of it, from the architecture on that can.
+#[test]
+fn they_are_under_way_together() {
+    for (arch, dtype, length, copied) in [
+        ("sm_90", DataType::F32, 20_000, Some(4)),
+        ("sm_90", DataType::F64, 20_000, Some(2)),
+        ("sm_80", DataType::F32, 20_001, Some(1)),
+        ("sm_75", DataType::F32, 8000, None),
+        ("sm_90", DataType::F16, 50_000, None),
+    ] {
+        let arch: GpuArch = arch.parse().unwrap();
+        let func = rows_of(length, dtype);
+        let (scheduled, _) = schedule_for_gpu(&func, arch.limits()).unwrap();
+        let text = scheduled.to_string();
+        assert_eq!(text.contains("async_copy"), copied.is_some(), "{text}");
+        let lanes = copied.filter(|&it| it > 1).map(|it| format!("in 0..{it} {{"));
+        assert!(
+            lanes.is_none_or(|it| text.contains(&it)) && text.contains("vectorize") == (copied > Some(1)),
+            "{text}"
+        );
+    }
 }
 
 #[test]

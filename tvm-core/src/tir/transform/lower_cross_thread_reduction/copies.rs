@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::arith::{Analyzer, same};
 use crate::ir::VarId;
 use crate::tir::schedule::analysis::CrossThread;
+use crate::tir::transform::ASYNC_COPY;
 use crate::tir::{
     BlockRealize, Buffer, BufferLoad, For, ForKind, IterKind, PrimExpr, Scope, Stmt, for_each_load,
     substitute_expr,
@@ -31,7 +32,10 @@ pub(super) fn within<'a>(first: &Stmt, second: &'a Stmt) -> Option<(BlockRealize
     let equal =
         |(a, b): &(&For, &For)| a.kind == b.kind && same(&a.min, &b.min) && same(&a.extent, &b.extent);
     let by_threads = |it: &(&For, &For)| matches!(it.0.kind, ForKind::ThreadBinding(_));
-    if !loops.iter().all(equal)
+    // Asynchronous copies are all under way before the first of them is read.
+    let ahead = loops.iter().any(|it| it.0.annotations.get(ASYNC_COPY).is_some());
+    if ahead
+        || !loops.iter().all(equal)
         || loops.iter().filter(|it| by_threads(it)).count() != 1
         || outer.kind != to.kind
     {
