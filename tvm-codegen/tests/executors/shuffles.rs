@@ -131,7 +131,7 @@ fn rows_that_are_one_kernel() {
 #[test]
 fn maximum_and_sum_in_one_sweep() {
     let mut rng = Rng(33);
-    let cases = [[2, 18_700], [1, 45_000]].map(|shape: [i64; 2]| {
+    let cases = [[2, 18_700], [5, 40_000]].map(|shape: [i64; 2]| {
         let x = te::placeholder("x", shape.map(PrimExpr::index), DataType::F32);
         let y = topi::log_softmax(&x, 1);
         let func = te::create_prim_func("log_softmax", &[x], &[y]).unwrap();
