@@ -2,8 +2,8 @@
 //!
 //! Neighbours read neighbours in memory. What one block of a row gives to the next one is in shared memory: one value of a
 //! reduction, or a row of elements: a short one in memory that several blocks of a multiprocessor have beside each other, a long one,
-//! of which most of this memory is asked for at the launch, in `shared.dyn`. Rows that are longer still, or of any length, are read
-//! from the caches each time after the first one. Threads that reduce combine their results by shuffles
+//! of which most of this memory is asked for at the launch, in `shared.dyn`, and which is copied there without a wait for any part of
+//! it on architectures that can ([`ASYNC_COPY`]). Rows that are longer still, or of any length, are read from the caches each time after the first one. Threads that reduce combine their results by shuffles
 //! ([`lower_cross_thread_reduction`](crate::tir::transform::lower_cross_thread_reduction)).
 
 use std::sync::Arc;
@@ -157,6 +157,7 @@ pub(super) fn one_kernel(
         }
     }
     let near = kept || !copies.blocks.is_empty();
+    // One sweep computes more exponentials than two; this costs less than to read a long row from the caches once more.
     let pair = pair.filter(|_| !near && bytes_of_row.is_some_and(|bytes| bytes > STAGED));
     // What no memory of a block holds is read again from the caches, of which each row has more if fewer rows are under way.
     if pair.is_some() {

@@ -18,6 +18,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+use super::thread_sync::for_each_loop;
 use crate::ir::{BufferId, IrError, Var};
 use crate::pass::{Pass, prim_func_pass};
 use crate::tir::analysis::is_shared;
@@ -41,7 +44,7 @@ pub fn async_copies() -> Pass {
 /// Marks copies in loops with the annotation, and removes it.
 struct Marked {
     /// The innermost loop over threads.
-    threads: Option<For>,
+    threads: Option<Arc<For>>,
     /// True in a loop with the annotation whose stores can be marked.
     fits: bool,
 }
@@ -54,7 +57,7 @@ impl Mutator for Marked {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         match stmt {
             Stmt::For(node) if matches!(node.kind, ForKind::ThreadBinding(_)) => {
-                let outer = self.threads.replace((**node).clone());
+                let outer = self.threads.replace(node.clone());
                 let new = self.walk_stmt(stmt);
                 self.threads = outer;
                 new
@@ -63,7 +66,7 @@ impl Mutator for Marked {
                 let mut plain = (**node).clone();
                 plain.annotations.remove(ASYNC_COPY);
                 let outer = self.fits;
-                self.fits = self.threads.as_ref().is_some_and(copies_alone);
+                self.fits = self.threads.as_ref().is_some_and(|it| copies_alone(it));
                 let body = self.mutate_stmt(&plain.body);
                 self.fits = outer;
                 Some(For { body: body.unwrap_or_else(|| plain.body.clone()), ..plain }.into())
@@ -78,11 +81,8 @@ impl Mutator for Marked {
 /// which of two copies to the same place is the last.
 fn copies_alone(threads: &For) -> bool {
     let accesses = Accesses::of(&threads.body);
-    let mut loops: Vec<(Var, Range)> = Vec::new();
-    for_each_loop(threads, &mut |it| {
-        let range = Range { min: it.min.clone(), extent: it.extent.clone() };
-        loops.push((it.loop_var.clone(), range));
-    });
+    let mut loops: Vec<(Var, Range)> = vec![(threads.loop_var.clone(), threads.range())];
+    for_each_loop(&threads.body, &mut |it| loops.push((it.loop_var.clone(), it.range())));
     let once = |store: &BufferStore| {
         accesses.writes.iter().filter(|id| **id == store.buffer.id).count() == 1
             && loops
@@ -94,17 +94,6 @@ fn copies_alone(threads: &For) -> bool {
     accesses.plain
         && stores.iter().all(|it| is_shared(it.buffer.scope) && once(it))
         && !accesses.writes.iter().any(|id| accesses.reads.contains(id))
-}
-
-fn for_each_loop(node: &For, visit: &mut impl FnMut(&For)) {
-    fn inside(stmt: &Stmt, visit: &mut impl FnMut(&For)) {
-        match stmt {
-            Stmt::For(it) => for_each_loop(it, visit),
-            _ => stmt.children().into_iter().for_each(|it| inside(it, visit)),
-        }
-    }
-    visit(node);
-    inside(&node.body, visit);
 }
 
 /// The store, asynchronous; `None` if it is no plain copy from memory of the GPU.

@@ -12,8 +12,7 @@
 //!
 //! `copy` is what a step does before it reads shared memory of its own: it writes this memory alone, and reads nothing that the
 //! loop writes. Each shared buffer of a step becomes two, and a step waits at one barrier instead of two: those before it have
-//! read what it overwrites. Stores of plain copies
-//! are [asynchronous](super::async_copies).
+//! read what it overwrites. Stores of plain copies are [asynchronous](super::async_copies).
 //!
 //! TVM counterpart: `InjectSoftwarePipeline`.
 //! Requires: kernels without barriers, in which elements of shared memory are written before they are read. Ensures: no loop has the

@@ -266,7 +266,8 @@ fn barriers(stmt: &Stmt) -> usize {
     usize::from(own) + stmt.children().into_iter().map(barriers).sum::<usize>()
 }
 
-fn for_each_loop(stmt: &Stmt, visit: &mut impl FnMut(&For)) {
+/// Visits the loops of `stmt`, the outer ones first.
+pub(super) fn for_each_loop(stmt: &Stmt, visit: &mut impl FnMut(&For)) {
     if let Stmt::For(node) = stmt {
         visit(node);
     }

@@ -74,6 +74,25 @@ fn other_copies_stay() {
     assert!(!narrow.to_string().contains("\"async_copy\""), "{narrow}");
 }
 
+/// What a thread reads itself has no barrier before it.
+#[test]
+fn own_elements_stay() {
+    let x = te::placeholder("x", [3, 128].map(PrimExpr::index), DataType::I64);
+    let y = te::compute("y", [3, 128].map(PrimExpr::index), &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) * 3);
+    let mut s = Schedule::new(te::create_prim_func("triple", &[x], &[y]).unwrap()).unwrap();
+    let y = s.block("y").unwrap();
+    let copy = s.cache_read(y, 0, Scope::Shared).unwrap();
+    let [row, column] = s.loops(y).unwrap();
+    let [thread, _] = s.split(column, [None, Some(4)]).unwrap();
+    s.compute_at(copy, thread).unwrap();
+    s.bind(row, ThreadTag::BlockIdxX).unwrap();
+    s.bind(thread, ThreadTag::ThreadIdxX).unwrap();
+    let own = *s.get_loops(copy).unwrap().last().unwrap();
+    s.annotate(own, ASYNC_COPY, true).unwrap();
+    let lowered = check(&s.into_func(), &[]);
+    assert_eq!((copies(&lowered), barriers(&lowered)), (0, 0), "{lowered}");
+}
+
 /// Without the barrier, the interpreter finds that threads read what is not there yet.
 #[test]
 fn the_barrier_is_needed() {
