@@ -23,7 +23,7 @@ use super::{GpuRule, MULTIPROCESSORS, WIDEST};
 use crate::dlight::analysis::{BlockInfo, indexed_by, iterations};
 use crate::target::GpuLimits;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
-use crate::tir::transform::SOFTWARE_PIPELINE;
+use crate::tir::transform::{PRAGMA_UNROLL, SOFTWARE_PIPELINE};
 use crate::tir::{Block, Buffer, BufferLoad, IterKind, IterVar, Scope, ThreadTag};
 
 pub(super) const RULE: GpuRule = GpuRule {
@@ -38,6 +38,11 @@ const SIDE: i64 = 16;
 const TERMS: i64 = 16;
 /// Terms whose products are unrolled.
 const STEPS: i64 = 4;
+/// Results of a thread below which it reads more elements for a step than it has sums.
+const SMALL: i64 = 16;
+/// Times [`STEPS`] that the compiler is to put one after the other in a pipeline of small tiles. If it took all of a tile, it would
+/// load more elements in advance than there are registers.
+const TOGETHER: i64 = 2;
 /// Blocks that a multiprocessor has registers for.
 const RESIDENT: i64 = 2;
 /// Elements that a turned row of a tile has more than it needs.
@@ -230,6 +235,9 @@ pub(super) fn tile(
     // To find the elements of windows for the next step takes more time than the threads waited.
     if operands != Operands::Windows && limits.async_copies && room {
         s.annotate(ko, SOFTWARE_PIPELINE, true)?;
+        if tile.rows.own() * tile.columns.own() < SMALL {
+            s.annotate(km, PRAGMA_UNROLL, TOGETHER)?;
+        }
     }
     let epilogue = if fused { ", with the block that reads it" } else { "" };
     let [[rows, own_rows], [columns, own_columns]] = [tile.rows, tile.columns].map(|it| [it.all(), it.own()]);

@@ -12,6 +12,7 @@
 //! | `tanh` | 2.7 | 23 and a division |
 //! | `erf` | 2.3 | 31, no division |
 //! | `sigmoid` | 3.3 | 22 and a division |
+//! | a quotient by a constant | 0.5, as a division; 1.5 below 2⁻¹⁰⁰ | 2 where this holds, with fused multiply-adds; else a division |
 //! | `pow` with the constant exponent ±1, ±2, 3, ±0.5, 0.25, 0.75 or 1.5 | 3.0 | multiplications, square roots, a division |
 //!
 //! (`cargo xtask fuzz elementary_functions --cases 4099` tries all arguments.) Without fused multiply-adds, errors are at
@@ -27,6 +28,7 @@ mod exp;
 mod log;
 mod narrow;
 mod pow;
+mod quotient;
 mod sigmoid;
 mod steps;
 mod tanh;
@@ -40,7 +42,7 @@ use crate::pass::{Pass, prim_func_pass};
 use crate::target::{Target, TargetKind};
 use crate::tir::{Cast, Intrinsic, Mutator, PrimCallee, PrimExpr, PrimFunc};
 
-/// Expands `exp`, `log`, `tanh`, `erf`, `sigmoid` and some powers of f32 for targets that compile for a CPU.
+/// Expands `exp`, `log`, `tanh`, `erf`, `sigmoid`, some powers and quotients by constants of f32 for targets that compile for a CPU.
 pub fn expand_math() -> Pass {
     prim_func_pass("ExpandMath", |func, _, context| {
         match context.target.kind {
@@ -87,43 +89,49 @@ struct ExpandMath {
 }
 
 impl ExpandMath {
+    /// The conversion of a vector of f32 to integers of 8 or 16 bits, where the number is rounded to a whole one; also if it
+    /// becomes a float again.
+    fn rounded(&mut self, cast: &Cast) -> Option<PrimExpr> {
+        if let Some(it) = narrow::ThereAndBack::of(cast) {
+            if let Some(rounded) = narrow::Rounded::of(it.number, it.range) {
+                let number = self.mutated(&rounded.number(self.cpu));
+                return Some(Steps::expand(&number, self.cpu, |steps, x| rounded.float(steps, x, it.by)));
+            }
+            return Some(Steps::expand(&self.mutated(it.number), self.cpu, |steps, x| {
+                let whole = narrow::whole(steps, x, it.range);
+                if it.by == 0 { whole } else { whole + steps.number(it.by as f32) }
+            }));
+        }
+        let rounded = narrow::Rounded::of(&cast.value, narrow::range_of(cast)?)?;
+        let number = self.mutated(&rounded.number(self.cpu));
+        Some(Steps::expand(&number, self.cpu, |steps, x| rounded.integer(steps, x)).cast(cast.dtype))
+    }
+
     /// The conversion of a vector of f32 to integers of 8 or 16 bits.
     fn narrowed(&self, cast: &Cast) -> Option<PrimExpr> {
-        let (from, to) = (cast.value.dtype(), cast.dtype);
-        let range = to.int_range().filter(|_| to.bits() <= 16 && !to.is_bool())?;
-        if from.scalar() != DataType::F32 || from.lanes() == 1 {
-            return None;
-        }
-        let value = &cast.value;
-        if let Some(rounded) = narrow::Rounded::of(value, range) {
-            let number = rounded.number(self.cpu);
-            let integer = Steps::expand(&number, self.cpu, |steps, x| rounded.integer(steps, x));
-            return Some(integer.cast(to));
-        }
-        let is_whole = narrow::is_whole_within(value, range);
+        let range = narrow::range_of(cast)?;
+        let is_whole = narrow::is_whole_within(&cast.value, range);
         let integer = if is_whole { narrow::integer_of_whole } else { narrow::integer };
-        Some(Steps::expand(value, self.cpu, |steps, x| integer(steps, x, range)).cast(to))
+        Some(Steps::expand(&cast.value, self.cpu, |steps, x| integer(steps, x, range)).cast(cast.dtype))
+    }
+
+    fn mutated(&mut self, expr: &PrimExpr) -> PrimExpr {
+        self.mutate_expr(expr).unwrap_or_else(|| expr.clone())
     }
 }
 
 impl Mutator for ExpandMath {
     fn mutate_expr(&mut self, expr: &PrimExpr) -> Option<PrimExpr> {
         if let PrimExpr::Cast(cast) = expr
-            && let Some(narrow::ThereAndBack { number, range, by }) = narrow::ThereAndBack::of(cast)
+            && let Some(rounded) = self.rounded(cast)
         {
-            let number = self.mutate_expr(number).unwrap_or_else(|| number.clone());
-            if let Some(rounded) = narrow::Rounded::of(&number, range) {
-                let number = rounded.number(self.cpu);
-                return Some(Steps::expand(&number, self.cpu, |steps, x| rounded.float(steps, x, by)));
-            }
-            return Some(Steps::expand(&number, self.cpu, |steps, x| {
-                let whole = narrow::whole(steps, x, range);
-                if by == 0 { whole } else { whole + steps.number(by as f32) }
-            }));
+            return Some(rounded);
         }
         let walked = self.walk_expr(expr);
-        if let PrimExpr::Cast(cast) = walked.as_ref().unwrap_or(expr) {
-            return self.narrowed(cast).or(walked);
+        match walked.as_ref().unwrap_or(expr) {
+            PrimExpr::Cast(cast) => return self.narrowed(cast).or(walked),
+            PrimExpr::Binary(it) => return quotient::by_constant(it, self.cpu).or(walked),
+            _ => {}
         }
         let PrimExpr::Call(call) = walked.as_ref().unwrap_or(expr) else { return walked };
         let (PrimCallee::Intrinsic(intrinsic), DataType::F32) = (&call.callee, call.dtype.scalar()) else {

@@ -2,6 +2,7 @@
 
 use tvm_runtime::DataType;
 
+use super::quotient::Reciprocal;
 use super::steps::{Cpu, Steps};
 use crate::tir::{Binary, BinaryOp, Cast, Intrinsic, PrimCallee, PrimExpr};
 
@@ -10,6 +11,13 @@ const LOW_BITS: f32 = 12_582_912.0;
 
 /// The whole number that a rounded number is moved by is smaller, so that limits of 16 bits stay small without it.
 const MOST_MOVED: f64 = 65_536.0;
+
+/// The range of the integers of 8 or 16 bits that a vector of f32 is converted to; `None` for other conversions.
+pub(super) fn range_of(cast: &Cast) -> Option<(i128, i128)> {
+    let (from, to) = (cast.value.dtype(), cast.dtype);
+    let narrow = to.bits() <= 16 && !to.is_bool() && from.scalar() == DataType::F32 && from.lanes() > 1;
+    to.int_range().filter(|_| narrow)
+}
 
 /// An `i32` whose lowest 16 bits are the whole number next to `x` towards 0, or the limit of the range next to it; 0 for NaN.
 pub(super) fn integer(steps: &mut Steps, x: &PrimExpr, (low, high): (i128, i128)) -> PrimExpr {
@@ -81,10 +89,7 @@ impl Rounded<'_> {
         let Some(by) = reciprocal.filter(|_| cpu.mul_add == Intrinsic::Fma) else {
             return of.clone() / quotient.b.clone();
         };
-        Steps::expand(of, cpu, |steps, x| {
-            let rest = x.clone() * steps.number(by.rest);
-            steps.mul_add(x, &steps.number(by.most), rest)
-        })
+        by.product(of, cpu)
     }
 
     /// An `i32` whose lowest 16 bits are the number, where `x` is the number before it is rounded; 0 for NaN.
@@ -200,95 +205,8 @@ fn whole_integer(value: &PrimExpr) -> Option<i32> {
     i32::try_from(value).ok().filter(|it| f64::from(*it).abs() < MOST_MOVED)
 }
 
-/// The reciprocal of a positive number as the sum of two numbers, of which the first is at most the reciprocal: so the second is
-/// positive, and infinite dividends have infinite quotients.
-struct Reciprocal {
-    of: f32,
-    most: f32,
-    rest: f32,
-}
-
-impl Reciprocal {
-    /// `None` for numbers so large or small that parts of a product would be rounded to 0.
-    fn of(of: f32) -> Option<Reciprocal> {
-        let exact = 1.0 / f64::from(of);
-        let near = exact as f32;
-        let most = if f64::from(near) > exact { near.next_down() } else { near };
-        let rest = (exact - f64::from(most)) as f32;
-        let fits = (2f32.powi(-60)..=2f32.powi(60)).contains(&of);
-        // A power of two has no rest; the product of infinity and 0 would be NaN.
-        fits.then_some(Reciprocal { of, most, rest: if rest > 0.0 { rest } else { f32::MIN_POSITIVE } })
-    }
-
-    fn quotient(&self, x: f32) -> f32 {
-        x.mul_add(self.most, x * self.rest)
-    }
-
-    /// True if the product, rounded to a whole number within the width of `range`, is the rounded quotient for all numbers. Both are
-    /// within two units in the last place of the exact quotient, so it is enough to try the numbers next to those whose quotient lies
-    /// in the middle between two whole numbers.
-    fn rounds_like_division(&self, (low, high): (i128, i128)) -> bool {
-        let Ok(width @ 0..256) = i32::try_from(high - low) else { return false };
-        (0..=width).all(|whole| {
-            let mut x = (whole as f32 + 0.5) * self.of;
-            (0..4).for_each(|_| x = x.next_down());
-            (0..9).all(|_| {
-                let same = (x / self.of).round_ties_even() == self.quotient(x).round_ties_even();
-                x = x.next_up();
-                same
-            })
-        })
-    }
-}
-
 /// The value of a constant, in all lanes.
-fn number(value: &PrimExpr) -> Option<f64> {
+pub(super) fn number(value: &PrimExpr) -> Option<f64> {
     let value = if let PrimExpr::Broadcast(it) = value { &it.value } else { value };
     if let PrimExpr::FloatImm(value) = value { Some(value.value) } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn products_round_like_quotients() {
-        let mut numbers = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = || {
-            numbers = numbers.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (numbers >> 40) as u32
-        };
-        let (mut good, mut tried) = (0, 0);
-        for _ in 0..300 {
-            // A scale from 2^-20 to 2^4.
-            let scale = f32::from_bits(((107 + next() % 24) << 23) | next() >> 1);
-            let by = Reciprocal::of(scale).unwrap();
-            assert!(by.most as f64 + by.rest as f64 > 0.0 && (by.most as f64) <= 1.0 / f64::from(scale));
-            if !by.rounds_like_division((-128, 127)) {
-                continue;
-            }
-            good += 1;
-            for _ in 0..2000 {
-                // Numbers near the ones where it matters, and others.
-                let whole = (next() % 511) as f32 - 255.0;
-                let near = (whole + 0.5) * scale;
-                let near = f32::from_bits((near.to_bits() as i64 + i64::from(next() % 17) - 8) as u32);
-                let any = f32::from_bits(next() << 8 | next() & 0xff);
-                for x in
-                    [near, any, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0, f32::MAX, f32::MIN]
-                {
-                    let [want, got] =
-                        [x / scale, by.quotient(x)].map(|it| it.round_ties_even().clamp(-256.0, 256.0));
-                    assert!(want == got || want.is_nan() && got.is_nan(), "{x} / {scale}: {got}, not {want}");
-                    tried += 1;
-                }
-            }
-        }
-        assert!(good > 290, "{good} of 300 scales, {tried} quotients");
-        assert!(Reciprocal::of(0.25).unwrap().rounds_like_division((0, 255)));
-        for scale in [0.0, -0.5, 1e-30, 1e30, f32::NAN, f32::INFINITY] {
-            assert!(Reciprocal::of(scale).is_none(), "{scale}");
-        }
-        assert!(!Reciprocal::of(0.3).unwrap().rounds_like_division((-32768, 32767)));
-    }
 }

@@ -238,17 +238,17 @@ fn integers_in_between() {
     }
 }
 
-/// Quotients that become integers of 8 bits are products of the same result.
+/// Quotients that become narrow integers are products of the same result.
 #[test]
 fn divisions_before_roundings() {
     let mut rng = tvm_testing::Rng::new(3);
     let mut products = 0;
-    for (dtype, zero, [low, high], fits) in [
-        (DataType::U8, 0.0, [0.0, 255.0], true),
-        (DataType::U8, 131.0, [0.0, 255.0], true),
-        (DataType::I8, -5.0, [-128.0, 127.0], true),
-        (DataType::I8, -128.0, [-128.0, 127.0], true),
-        (DataType::I16, 0.0, [-300.0, 300.0], false),
+    for (dtype, zero, [low, high]) in [
+        (DataType::U8, 0.0, [0.0, 255.0]),
+        (DataType::U8, 131.0, [0.0, 255.0]),
+        (DataType::I8, -5.0, [-128.0, 127.0]),
+        (DataType::I8, -128.0, [-128.0, 127.0]),
+        (DataType::I16, 0.0, [-300.0, 300.0]),
     ] {
         for scale in [0.25f32, 0.018063193, 1.0 / 3.0, 7.7e-5, 123.4, -0.5, 1e-35] {
             let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 1e-40];
@@ -273,7 +273,7 @@ fn divisions_before_roundings() {
                 let [(want, _), (got, text)] = unexpanded_and_expanded(&func, &values, dtype);
                 assert_eq!(got, want, "{dtype} with the scale {scale} and the zero point {zero}: {func}");
                 let divides = text.contains(" / ");
-                assert!(divides || fits && scale > 1e-30, "{text}");
+                assert!(divides || scale > 1e-30, "{text}");
                 products += usize::from(!divides);
                 // What is below 0 is more than the lower limit, or is divided by a negative number.
                 let needed = scale < 0.0 || low < zero;
@@ -281,6 +281,37 @@ fn divisions_before_roundings() {
             }
         }
     }
-    // Four ranges of 8 bits, five scales, with and without the limit at 0.
-    assert_eq!(products, 4 * 5 * 2);
+    // Four ranges of 8 bits with five scales, and one of 16 bits with three: not with the power of two, nor with a scale that some
+    // products are not the quotients for. With and without the limit at 0.
+    assert_eq!(products, (4 * 5 + 3) * 2);
+}
+
+/// Quotients by constants are products with the same results, where the CPU fuses them with a sum.
+#[test]
+fn quotients_by_constants() {
+    let inputs: Vec<f32> = (0..u32::MAX).step_by(200_003).map(f32::from_bits).collect();
+    let by = |divisor: f64, dtype: DataType, target: &str| {
+        expanded_map(|x| x / PrimExpr::float(divisor, dtype), dtype, target)
+    };
+    for divisor in [6.0, 49.0, 0.299] {
+        let func = by(divisor, F32, "llvm -cpu=x86-64-v3");
+        assert!(!func.to_string().contains(" / "), "{func}");
+        for (x, got) in inputs.iter().zip(run(&func, &inputs)) {
+            let want = x / divisor as f32;
+            let off = want.to_bits().abs_diff(got.to_bits());
+            let most = u32::from(want.abs() < 2f32.powi(-100));
+            assert!(off <= most || want.is_nan() && got.is_nan(), "{x:e} / {divisor}: {got:e}, not {want:e}");
+        }
+    }
+    for (divisor, dtype, target) in [
+        (6.0, F32, "llvm -cpu=x86-64-v2"),
+        (6.0, DataType::F64, "llvm -cpu=x86-64-v3"),
+        // A power of two, a negative number, and one by which products may overflow.
+        (8.0, F32, "llvm -cpu=x86-64-v3"),
+        (-6.0, F32, "llvm -cpu=x86-64-v3"),
+        (3e-30, F32, "llvm -cpu=x86-64-v3"),
+    ] {
+        let text = by(divisor, dtype, target).to_string();
+        assert!(text.contains(" / "), "{text}");
+    }
 }
