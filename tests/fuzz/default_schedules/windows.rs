@@ -17,12 +17,17 @@ struct Window {
     stride: [i64; 2],
     pad: [[i64; 2]; 2],
     dilation: [i64; 2],
+    /// True if padding is left out of the sums.
+    skip_padding: bool,
 }
 
 impl Window {
+    const ONE: Window =
+        Window { extent: [1; 2], stride: [1; 2], pad: [[0; 2]; 2], dilation: [1; 2], skip_padding: false };
+
     fn random(rng: &mut Rng) -> Window {
         if rng.one_in(6) {
-            return Window { extent: [1; 2], stride: [1; 2], pad: [[0; 2]; 2], dilation: [1; 2] };
+            return Window::ONE;
         }
         let extent = [0; 2].map(|_| *rng.pick(&[1, 2, 3, 3, 5]));
         let mut pad = || extent.map(|it| rng.range(0, (it - 1).min(2)));
@@ -32,6 +37,7 @@ impl Window {
             stride: [0; 2].map(|_| *rng.pick(&[1, 1, 1, 2, 3])),
             pad,
             dilation: [0; 2].map(|_| *rng.pick(&[1, 1, 1, 2])),
+            skip_padding: rng.one_in(2),
         }
     }
 
@@ -48,6 +54,7 @@ impl Window {
             pad_after: self.pad[1].into(),
             dilation: self.dilation.into(),
             groups,
+            skip_padding: self.skip_padding,
         }
     }
 
@@ -96,7 +103,7 @@ fn image_shape(block: Option<i64>, [batch, channels, h, w]: [PrimExpr; 4]) -> Ve
 
 /// A convolution of 1×1 over plain images: a product with the pixels of each.
 pub(crate) fn pointwise(rng: &mut Rng) -> Program {
-    let window = Window { extent: [1; 2], stride: [1; 2], pad: [[0; 2]; 2], dilation: [1; 2] };
+    let window = Window::ONE;
     let groups = *rng.pick(&[1, 1, 2, 3]);
     let channels = [0; 2].map(|_| groups * *rng.pick(&[1, 3, 8, 13, 16]));
     convolution_of(rng, window, groups, None, channels)

@@ -59,6 +59,7 @@ impl Conv {
             pad_after: vec![self.pad; 2],
             dilation: vec![self.dilation; 2],
             groups: self.groups,
+            skip_padding: true,
         };
         let [data, kernel, out] = ["NCHW", "OIHW", "NCHW"].map(|it| it.parse().unwrap());
         let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };

@@ -156,6 +156,7 @@ fn conv_of_batch(
         pad_after: vec![pad; 2],
         dilation: vec![1; 2],
         groups,
+        skip_padding: false,
     };
     let [data, kernel, out_layout] = ["NCHW", "OIHW", "NCHW"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out: out_layout };

@@ -4,6 +4,7 @@ use tvm_runtime::DataType;
 
 use super::matmul::words_of;
 use super::reduction::{accumulator, narrowed};
+use super::transform::lazy;
 use super::{PadMode, pad};
 use crate::arith::Analyzer;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
@@ -23,6 +24,9 @@ pub struct ConvParams {
     pub dilation: Vec<i64>,
     /// Number of groups that the channels are split into; groups do not mix.
     pub groups: i64,
+    /// True if rows of windows in the padding of the first spatial axis are left out of the sums, not multiplied by 0: the same, if all
+    /// weights are finite.
+    pub skip_padding: bool,
 }
 
 /// Layouts of the tensors of a convolution.
@@ -81,6 +85,12 @@ pub fn conv(
     }
     let padded = params.pad_before.iter().chain(&params.pad_after).any(|&it| it != 0);
     let picked = !padded && is_picked(weight, params, layouts);
+    // The rows of the data among those of the padded data.
+    let inside = (params.skip_padding && padded).then(|| {
+        let begin = PrimExpr::index(params.pad_before[0]);
+        let end = layouts.data.undivided_shape(letters, x.shape())[2].clone() + &begin;
+        [begin, end]
+    });
     let strides = if picked { &vec![1; params.strides.len()] } else { &params.strides };
     let x = &if picked {
         every(x, &params.strides, &layouts.out.undivided_shape(letters, shape))
@@ -147,7 +157,14 @@ pub fn conv(
             let zero = PrimExpr::constant(0.0, summed);
             return sum(PrimExpr::call(dot, [x, weight, zero], summed), &axes);
         }
-        sum(x.cast(wide) * weight.cast(wide), &axes)
+        let term = x.cast(wide) * weight.cast(wide);
+        match &inside {
+            Some([begin, end]) => {
+                let inside = at[2].clone().greater_equal(begin.clone()).and(at[2].clone().less(end.clone()));
+                sum(lazy(analyzer.simplify(&inside), term, PrimExpr::constant(0.0, wide)), &axes)
+            }
+            None => sum(term, &axes),
+        }
     });
     let sums = groups.map_or(sums.clone(), |it| it.apart(name, &sums, shape));
     narrowed(sums, dtype)

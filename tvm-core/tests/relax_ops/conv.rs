@@ -1,9 +1,12 @@
 //! Convolutions against their definition, on random shapes and parameters.
 
-use tvm_core::ir::Attrs;
-use tvm_core::relax::Arg;
+use tvm_core::ir::{Attrs, BaseFunc, IRModule, Op, Span, Var};
+use tvm_core::relax::transform::legalize_ops;
+use tvm_core::relax::{Arg, BlockBuilder};
+use tvm_core::tir::PrimExpr;
+use tvm_runtime::DataType;
 
-use crate::support::{Nd, Rng, call1, indices, ints, tensor, try_call};
+use crate::support::{Nd, Rng, call1, indices, ints, param, run, tensor, try_call};
 
 struct Case {
     strides: Vec<i64>,
@@ -187,4 +190,55 @@ fn convolutions_of_bytes() {
     let transposed = [Arg::Const(tensor(&data, &x.shape)), Arg::Const(tensor(&weights, &w.shape))];
     let err = try_call("nn.conv2d_transpose", transposed, Attrs::new()).unwrap_err().to_string();
     assert!(err.contains("different element types"), "{err}");
+}
+
+/// Rows of windows in the padding are left out of depthwise convolutions, where they are many or their number is not known,
+/// and no weight times 0 is NaN.
+#[test]
+fn padding_is_left_out_of_depthwise_convolutions() {
+    let height = |it: i64| PrimExpr::index(it);
+    let symbolic = PrimExpr::from(Var::index("h"));
+    for (rows, pads, bad, left_out) in [
+        (height(2), [2, 2], None, true),
+        (height(9), [2, 2], None, true),
+        (symbolic.clone(), [2, 2], None, true),
+        (symbolic.clone(), [0, 2], None, false),
+        // 6 of 500 rows.
+        (height(100), [2, 2], None, false),
+        (height(2), [2, 2], Some(f32::NAN), false),
+        (height(2), [2, 2], Some(f32::NEG_INFINITY), false),
+    ] {
+        let mut rng = Rng::new(5);
+        let mut w = Nd::random(&mut rng, &[3, 1, 5, 5]);
+        if let Some(bad) = bad {
+            w.data[30] = bad;
+        }
+        let case =
+            Case { strides: vec![1; 2], padding: [pads, pads].concat(), dilation: vec![1; 2], groups: 3 };
+        let x = param(&[height(1), height(3), rows.clone(), height(7)], DataType::F32);
+        let mut builder = BlockBuilder::new(IRModule::new());
+        let args = [(&x).into(), Arg::Const(tensor(&w.data, &w.shape))];
+        builder
+            .add_function("main", &[x], |builder| {
+                let conv = Op::get("nn.conv2d").expect("registered");
+                Ok(builder.emit_op("y", conv, args, case.attrs(), &Span::none())?.into())
+            })
+            .unwrap();
+        let module = builder.into_module();
+        let legal = legalize_ops().apply(module.clone()).unwrap();
+        let programs = legal.functions().filter_map(|(_, func)| match func {
+            BaseFunc::Prim(func) => Some(func.to_string()),
+            BaseFunc::Relax(_) | BaseFunc::Extern(_) => None,
+        });
+        let text = programs.collect::<String>();
+        let sum = text.lines().find(|line| line.contains("+=")).unwrap();
+        assert_eq!(sum.contains("if "), left_out, "{rows}, {pads:?}, {bad:?}: {text}");
+        let rows = rows.as_int().unwrap_or(4);
+        let image = Nd::random(&mut rng, &[1, 3, rows, 7]);
+        let got = run(module, &[tensor(&image.data, &image.shape)]).unwrap()[0].to_f64s().unwrap();
+        for (got, want) in got.iter().zip(&conv(&image, &w, &case).data) {
+            assert!((got - f64::from(*want)).abs() < 1e-4 || bad.is_some(), "{got}, not {want}");
+        }
+        assert_eq!(got.iter().any(|it| it.is_nan()), bad.is_some());
+    }
 }

@@ -11,9 +11,10 @@ use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, indexed_by, iterations, stride};
 use crate::dlight::inline::{inline_epilogue, readers_in_bounds};
 use crate::target::Machine;
+use crate::tir::analysis::update;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::IN_ORDER;
-use crate::tir::{BufferLoad, IterKind, Scope, uses_var};
+use crate::tir::{BufferLoad, Intrinsic, IterKind, PrimCallee, PrimExpr, Scope, uses_var};
 
 pub(super) const RULE: Rule = Rule {
     name: "window",
@@ -188,6 +189,7 @@ fn scheduled(
         }
         None => None,
     };
+    let condition = update(store).and_then(|(_, term)| condition_of(term));
     let block = s.block(&info.name)?;
     let write = s.cache_write(block, 0, Scope::Local)?;
     inline_epilogue(s, info)?;
@@ -225,6 +227,12 @@ fn scheduled(
             outer.push(it);
         }
     }
+    // What decides whether a row of a window is in the image comes first, once for the row.
+    let rows_first = |it: &LoopRV| {
+        let at = loops.iter().position(|other| other == it);
+        !condition.as_ref().zip(at).is_some_and(|(it, at)| uses_var(it, &info.axes[at].var))
+    };
+    reduce.sort_by_key(rows_first);
     let order: Vec<LoopRV> = [&images, &outer, &reduce, &inner].into_iter().flatten().copied().collect();
     s.reorder_n(&order)?;
     let (Some(&last), Some(&first), Some(&vector)) = (outer.last(), reduce.first(), inner.last()) else {
@@ -256,6 +264,13 @@ fn scheduled(
         parallel(s, info, exact)?;
     }
     Ok(Some(format!("tile {rows}x{columns} of windows of {}", window.terms)))
+}
+
+/// The condition of a term that is 0 where it does not hold.
+fn condition_of(term: &PrimExpr) -> Option<PrimExpr> {
+    let PrimExpr::Call(call) = term else { return None };
+    let lazy = call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse);
+    call.args.first().filter(|_| lazy).cloned()
 }
 
 /// The number of bands of the axis, in whole tiles of `size`, for which the part of an image of `bytes` stays in the

@@ -29,7 +29,14 @@ fn strided(size: [PrimExpr; 2], depthwise: bool) -> PrimFunc {
     let weight = input("weight", &kernel.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>());
     let [pads, ones] = [vec![1; 2], vec![1; 2]];
     let (strides, groups) = (vec![2; 2], if depthwise { 16 } else { 1 });
-    let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups };
+    let params = ConvParams {
+        strides,
+        pad_before: pads.clone(),
+        pad_after: pads,
+        dilation: ones,
+        groups,
+        skip_padding: false,
+    };
     let kernel = if depthwise { "OIHW16o" } else { "OIHW16i16o" };
     let half = |extent: PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
     let shape = [batch, 1.into(), half(height), half(width), 16.into()];
@@ -42,7 +49,14 @@ fn strided_pixels_of_plain_images_are_picked_first() {
     let [x, weight] = [("x", &[1, 8, 15, 28][..]), ("weight", &[2, 8, 1, 1, 16])]
         .map(|(name, shape)| input(name, &shape.iter().map(|&it| PrimExpr::index(it)).collect::<Vec<_>>()));
     let [strides, ones, pads] = [vec![2, 1], vec![1; 2], vec![0; 2]];
-    let params = ConvParams { strides, pad_before: pads.clone(), pad_after: pads, dilation: ones, groups: 1 };
+    let params = ConvParams {
+        strides,
+        pad_before: pads.clone(),
+        pad_after: pads,
+        dilation: ones,
+        groups: 1,
+        skip_padding: false,
+    };
     let [data, kernel, out] = ["NCHW", "OIHW16o", "NCHW16c"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
     let shape = [1, 2, 8, 28, 16].map(PrimExpr::index);
@@ -88,6 +102,7 @@ fn depthwise_windows_of_bytes_are_converted_in_bands() {
         pad_after: vec![pad; 2],
         dilation: vec![1; 2],
         groups: 64,
+        skip_padding: false,
     };
     for (size, stride, pad, tile, band) in [
         (56, 1, 1, 8, "0..56"),
@@ -117,9 +132,16 @@ fn depthwise_windows_of_bytes_are_converted_in_bands() {
     }
 }
 
-/// Windows over channels in blocks read a band of padded rows, whatever the size of the image.
+/// Windows over channels in blocks read a band of padded rows, whatever the size of the image. Where rows in the padding are left
+/// out, the condition is decided once for a row of a window.
 #[test]
 fn padding_of_symbolic_images_is_computed_in_bands() {
+    for skip_padding in [false, true] {
+        padding_in_bands(skip_padding);
+    }
+}
+
+fn padding_in_bands(skip_padding: bool) {
     let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
     let shape = [1.into(), 3.into(), h, w, 32.into()];
     let x = input("x", &shape);
@@ -131,6 +153,7 @@ fn padding_of_symbolic_images_is_computed_in_bands() {
         pad_after: pads,
         dilation: ones,
         groups: 96,
+        skip_padding,
     };
     let [data, kernel, out] = ["NCHW32c", "OIHW32o", "NCHW32c"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
@@ -142,6 +165,17 @@ fn padding_of_symbolic_images_is_computed_in_bands() {
     let text = scheduled.to_string();
     assert_eq!(text.matches("#[parallel]").count(), 1, "{text}");
     assert!(text.contains("grid([1, 1, 12, "), "12 padded rows for 8 of the result: {text}");
+    let order = if skip_padding { "for [kh, kw, ci, i3_1] in" } else { "for [kw, kh, ci, i3_1] in" };
+    assert!(text.contains(order), "{text}");
+    let context = PassContext::new().target("llvm -cpu=x86-64-v4".parse().unwrap());
+    let passes = lower_tir();
+    let narrowed = passes.parts().iter().take_while(|it| it.info.name != "PartitionChoices");
+    let module = narrowed
+        .fold(IRModule::from_prim_func(scheduled), |module, pass| pass.apply_in(module, &context).unwrap());
+    let text = module.to_string();
+    // Between the loops over rows and over columns of a window.
+    let rows = text.lines().skip_while(|line| !line.contains("for kh in 0..5")).nth(1).unwrap_or_default();
+    assert_eq!(rows.contains("if "), skip_padding, "{text}");
 }
 
 /// Transposed convolutions are products of pixels for each phase.
@@ -152,7 +186,14 @@ fn transposed_convolutions_are_products() {
         let weight = input("weight", &[24, 8, 2, 2].map(PrimExpr::index));
         let [zeros, ones] = [vec![0; 2], vec![1; 2]];
         let (strides, pad_before) = (vec![2; 2], zeros.clone());
-        let params = ConvParams { strides, pad_before, pad_after: zeros, dilation: ones, groups: 1 };
+        let params = ConvParams {
+            strides,
+            pad_before,
+            pad_after: zeros,
+            dilation: ones,
+            groups: 1,
+            skip_padding: false,
+        };
         let shape = [1.into(), 8.into(), height * 2i64, width * 2i64];
         let y = topi::conv_transpose("y", &x, &weight, &params, &shape, DataType::F32);
         let (_, applied) = schedule(&create_prim_func("f", &[x, weight], &[y]).unwrap(), &MACHINE).unwrap();
@@ -168,7 +209,8 @@ fn in_blocks([blocks, out]: [i64; 2], size: [i64; 2], window: i64, batch: i64) -
     let weight = input("weight", &[out, blocks, window, window, 32, 32].map(PrimExpr::index));
     let [pads, ones] = [vec![window / 2; 2], vec![1; 2]];
     let (strides, dilation, pad_before) = (ones.clone(), ones, pads.clone());
-    let params = ConvParams { strides, pad_before, pad_after: pads, dilation, groups: 1 };
+    let params =
+        ConvParams { strides, pad_before, pad_after: pads, dilation, groups: 1, skip_padding: false };
     let shape = [batch, out, height, width, 32].map(PrimExpr::index);
     rectified(x, weight, &params, ["NCHW32c", "OIHW32i32o", "NCHW32c"], shape)
 }

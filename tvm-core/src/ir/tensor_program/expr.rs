@@ -303,6 +303,15 @@ impl PrimExpr {
         self.as_int() == Some(value)
     }
 
+    /// True for the number whose bits are all 0.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            PrimExpr::IntImm(it) => it.value == 0,
+            PrimExpr::FloatImm(it) => it.value.to_bits() == 0,
+            _ => false,
+        }
+    }
+
     /// True when both are the same node (constants and variables: the same value).
     pub fn ptr_eq(&self, other: &PrimExpr) -> bool {
         match (self, other) {

@@ -139,7 +139,8 @@ fn is_dim(var: &crate::ir::Var, load: &BufferLoad) -> bool {
     load.buffer.shape.iter().any(|extent| uses_var(extent, var))
 }
 
-/// A product of two loads, perhaps converted, or of the parts of two words: the body of a matrix multiplication or convolution.
+/// A product of two loads, perhaps converted, or of the parts of two words, also if it is 0 under a condition: the body of a matrix
+/// multiplication or convolution.
 fn is_product(expr: &PrimExpr) -> bool {
     fn is_load(expr: &PrimExpr) -> bool {
         match expr {
@@ -153,6 +154,9 @@ fn is_product(expr: &PrimExpr) -> bool {
         PrimExpr::Binary(it) => it.op == BinaryOp::Mul && is_load(&it.a) && is_load(&it.b),
         PrimExpr::Call(it) => match (&it.callee, &*it.args) {
             (PrimCallee::Intrinsic(Intrinsic::Dot2 | Intrinsic::Dot4), [a, b, _]) => is_load(a) && is_load(b),
+            (PrimCallee::Intrinsic(Intrinsic::IfThenElse), [_, product, other]) => {
+                is_product(product) && other.is_zero()
+            }
             _ => false,
         },
         _ => false,

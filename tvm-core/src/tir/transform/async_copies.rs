@@ -113,17 +113,8 @@ fn is_copy(value: &PrimExpr) -> bool {
         PrimExpr::Call(call) if call.callee == PrimCallee::Intrinsic(Intrinsic::IfThenElse) => {
             matches!(&call.args[1], PrimExpr::BufferLoad(_))
                 && is_copy(&call.args[1])
-                && is_zero(&call.args[2])
+                && call.args[2].is_zero()
         }
-        _ => false,
-    }
-}
-
-/// True for the number whose bits are all 0.
-pub(super) fn is_zero(value: &PrimExpr) -> bool {
-    match value {
-        PrimExpr::IntImm(it) => it.value == 0,
-        PrimExpr::FloatImm(it) => it.value.to_bits() == 0,
         _ => false,
     }
 }

@@ -3,7 +3,8 @@
 //! Float operations keep the order and rounding of the source program, except in the update of a reduction block (a block
 //! with reduce axes and an init), which declares it associative. `c = c + a * b` in its body becomes
 //! `c = fmuladd(a, b, c)`, which a code generator fuses into one rounding where that is faster. A block whose init was
-//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`]. In any block, `c = c + dot4(a, b, 0)` becomes
+//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`]. `c = c + if p { t } else { 0 }` becomes
+//! `c = if p { c + t } else { c }`. In any block, `c = c + dot4(a, b, 0)` becomes
 //! `c = dot4(a, b, c)`.
 //! Requires: blocks with their inits, before `LowerInitBlock`. TVM has no counterpart: its code generators fuse everywhere.
 
@@ -48,12 +49,27 @@ impl Mutator for ContractReductions {
             && self.in_reduction
             && it.buffer.dtype.is_float()
         {
-            return contracted(&it.value, it).map(|value| BufferStore { value, ..(**it).clone() }.into());
+            let value = conditional(it).or_else(|| contracted(&it.value, it));
+            return value.map(|value| BufferStore { value, ..(**it).clone() }.into());
         }
         if let Stmt::BufferStore(it) = stmt {
             return joined(it).map(|value| BufferStore { value, ..(**it).clone() }.into());
         }
         self.walk_stmt(stmt)
+    }
+}
+
+/// `if p { c + t } else { c }`, with the sum contracted, if the value of `store` is `c + if p { t } else { 0 }`: a term of 0 is not added.
+fn conditional(store: &BufferStore) -> Option<PrimExpr> {
+    let (BinaryOp::Add, PrimExpr::Call(call)) = update(store)? else { return None };
+    match (&call.callee, &*call.args) {
+        (PrimCallee::Intrinsic(Intrinsic::IfThenElse), [condition, term, zero]) if zero.is_zero() => {
+            let old = store.buffer.load(store.indices.clone());
+            let sum = old.clone() + term.clone();
+            let sum = contracted(&sum, store).unwrap_or(sum);
+            Some(PrimExpr::call(Intrinsic::IfThenElse, [condition.clone(), sum, old], call.dtype))
+        }
+        _ => None,
     }
 }
 
@@ -95,17 +111,12 @@ fn contracted(value: &PrimExpr, store: &BufferStore) -> Option<PrimExpr> {
             let dtype = value.dtype();
             Some(PrimExpr::call(Intrinsic::FMulAdd, [it.a.clone(), it.b.clone(), sum], dtype))
         }
-        PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Dot2) && is_zero(&it.args[2]) => {
+        PrimExpr::Call(it) if it.callee == PrimCallee::Intrinsic(Intrinsic::Dot2) && it.args[2].is_zero() => {
             let args = [it.args[0].clone(), it.args[1].clone(), sum];
             Some(PrimExpr::call(Intrinsic::Dot2, args, value.dtype()))
         }
         _ => inner.map(|sum| crate::tir::binary(BinaryOp::Add, sum, term.clone())),
     }
-}
-
-/// True for the float 0.
-fn is_zero(expr: &PrimExpr) -> bool {
-    matches!(expr, PrimExpr::FloatImm(it) if it.value == 0.0)
 }
 
 /// True when `expr` is the element that `store` writes, or a sum that contains it.

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use tvm_runtime::DataType;
 
-use super::async_copies::is_zero;
 use super::context::{analyzer_for, enter_loop};
 use super::convert_ssa::convert;
 use crate::arith::{Analyzer, detect_linear_equation, same};
@@ -227,7 +226,7 @@ impl Lanes<'_> {
                 (
                     PrimCallee::Intrinsic(Intrinsic::IfThenElse),
                     [condition, PrimExpr::BufferLoad(load), other],
-                ) if is_zero(other) => {
+                ) if other.is_zero() => {
                     let args =
                         [self.uniform(condition)?, self.load(load)?, other.clone().broadcast(self.lanes)];
                     Some(PrimExpr::call(Intrinsic::IfThenElse, args, dtype))

@@ -48,6 +48,7 @@ impl Conv {
             pad_after: vec![self.pad; 2],
             dilation: vec![self.dilation; 2],
             groups: self.groups,
+            skip_padding: false,
         };
         let extent = |axis: usize| {
             let reach = (self.window[axis] - 1) * self.dilation + 1;
@@ -231,6 +232,7 @@ fn products_of_several_axes_are_products() {
         pad_after: vec![1],
         dilation: vec![1],
         groups: 1,
+        skip_padding: false,
     };
     let [data, kernel] = ["NCW", "OIW"].map(|it| it.parse().unwrap());
     let layouts = ConvLayouts { letters: "NCW".into(), out: Clone::clone(&data), data, kernel };

@@ -8,6 +8,7 @@ use super::window::{Windows, check_blocks, check_layouts, data_letters, layout, 
 use crate::ir::{
     ArgDef, AttrDef, AttrKind, InferContext, IrError, LegalizeContext, OpDef, TensorShape, Type,
 };
+use crate::relax::Arg;
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{attr, tensor};
@@ -68,8 +69,48 @@ fn params(ctx: &InferContext<'_>, spatial: usize) -> Result<ConvParams, IrError>
         pad_after: pads.after,
         dilation: positive(ctx, "dilation", spatial)?,
         groups,
+        skip_padding: false,
     })
 }
+
+/// True if rows in the padding are worth a condition: for channels alone, whose weights are finite, where at least one
+/// in [`PADDED`] rows of a window is in the padding, or the number of rows is not known.
+fn skips_padding(
+    cx: &LegalizeContext<'_>,
+    params: &ConvParams,
+    layouts: &ConvLayouts,
+) -> Result<bool, IrError> {
+    let (data, Arg::Const(weight)) = (cx.infer().dims(0, layouts.data.ndim())?, &cx.args[1]) else {
+        return Ok(false);
+    };
+    let (Some(data), Ok(values)) = (data, weight.to_f64s()) else { return Ok(false) };
+    let of_weight: Vec<PrimExpr> = weight.shape().iter().map(|&it| PrimExpr::index(it)).collect();
+    let of_weight = layouts.kernel.undivided_shape(&layouts.kernel_letters(), &of_weight);
+    let [out, 1, window, ..] = of_weight.iter().filter_map(PrimExpr::as_int).collect::<Vec<_>>()[..] else {
+        return Ok(false);
+    };
+    let (before, stride, dilation) = (params.pad_before[0], params.strides[0], params.dilation[0]);
+    let padded = before.max(params.pad_after[0]) > 0;
+    let float = weight.dtype().is_float() && cx.infer().tensor(0)?.dtype == Some(weight.dtype());
+    if out != params.groups || !padded || !float || !values.iter().all(|it| it.is_finite()) {
+        return Ok(false);
+    }
+    let Some(height) = layouts.data.undivided_shape(&layouts.letters, data)[2].as_int() else {
+        return Ok(true);
+    };
+    let rows = (height + before + params.pad_after[0] - (window - 1) * dilation - 1) / stride + 1;
+    let inside = (0..window).map(|at| {
+        // The row `row * stride - above` of the data.
+        let above = before - at * dilation;
+        let (first, last) =
+            ((above + stride - 1).div_euclid(stride), (height - 1 + above).div_euclid(stride));
+        (last.min(rows - 1) - first.max(0) + 1).max(0)
+    });
+    Ok((rows * window - inside.sum::<i64>()) * PADDED >= rows * window)
+}
+
+/// See [`skips_padding`].
+const PADDED: i64 = 16;
 
 /// The layouts of the tensors. The weights of a transposed convolution are (in, out, spatial…): their first axis takes the
 /// place of `O`.
@@ -179,9 +220,10 @@ fn fills_block(of_data: &PrimExpr, used: &PrimExpr, block: i64) -> bool {
 }
 
 fn lower(cx: &LegalizeContext<'_>, spatial: usize, transpose: bool) -> Result<PrimFunc, IrError> {
-    let (params, shape, dtype) = (params(&cx.infer(), spatial)?, cx.out_shape(0)?, cx.out_dtype(0)?);
+    let (mut params, shape, dtype) = (params(&cx.infer(), spatial)?, cx.out_shape(0)?, cx.out_dtype(0)?);
     let name = cx.op.name.trim_start_matches("nn.");
     let layouts = layouts(&cx.infer(), spatial, transpose)?;
+    params.skip_padding = !transpose && spatial > 1 && skips_padding(cx, &params, &layouts)?;
     single(cx, |x| {
         Ok(if transpose {
             topi::conv_transpose(name, &x[0], &x[1], &params, shape, dtype)
