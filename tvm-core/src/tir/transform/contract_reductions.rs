@@ -3,8 +3,8 @@
 //! Float operations keep the order and rounding of the source program, except in the update of a reduction block (a block
 //! with reduce axes and an init), which declares it associative. `c = c + a * b` in its body becomes
 //! `c = fmuladd(a, b, c)`, which a code generator fuses into one rounding where that is faster. A block whose init was
-//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`]. `c = c + if p { t } else { 0 }` becomes
-//! `c = if p { c + t } else { c }`. In any block, `c = c + dot4(a, b, 0)` becomes
+//! moved out by `decompose_reduction` has the annotation [`DECOMPOSED`]. `c = c + if p { a * b } else { 0 }`
+//! becomes `c = if p { fmuladd(a, b, c) } else { c }`. In any block, `c = c + dot4(a, b, 0)` becomes
 //! `c = dot4(a, b, c)`.
 //! Requires: blocks with their inits, before `LowerInitBlock`. TVM has no counterpart: its code generators fuse everywhere.
 
@@ -59,14 +59,14 @@ impl Mutator for ContractReductions {
     }
 }
 
-/// `if p { c + t } else { c }`, with the sum contracted, if the value of `store` is `c + if p { t } else { 0 }`: a term of 0 is not added.
+/// `if p { fmuladd(a, b, c) } else { c }`, if the value of `store` is `c + if p { a * b } else { 0 }`: a term of 0 is not added.
 fn conditional(store: &BufferStore) -> Option<PrimExpr> {
     let (BinaryOp::Add, PrimExpr::Call(call)) = update(store)? else { return None };
     match (&call.callee, &*call.args) {
         (PrimCallee::Intrinsic(Intrinsic::IfThenElse), [condition, term, zero]) if zero.is_zero() => {
             let old = store.buffer.load(store.indices.clone());
             let sum = old.clone() + term.clone();
-            let sum = contracted(&sum, store).unwrap_or(sum);
+            let sum = contracted(&sum, store)?;
             Some(PrimExpr::call(Intrinsic::IfThenElse, [condition.clone(), sum, old], call.dtype))
         }
         _ => None,

@@ -16,7 +16,7 @@ use super::util::body_pass;
 use crate::arith::{Analyzer, detect_linear_equation};
 use crate::ir::Var;
 use crate::pass::Pass;
-use crate::tir::analysis::{conjunction, loads_element, slack};
+use crate::tir::analysis::{conjunction, is_total, loads_element, slack};
 use crate::tir::{
     BufferStore, For, ForKind, IfThenElse, Intrinsic, Mutator, PrimCallee, PrimExpr, Stmt, uses_var,
 };
@@ -74,7 +74,8 @@ impl Mutator for NarrowLoops {
 /// Two conditions, one directly in the other, as one.
 fn joined(outer: &IfThenElse) -> Option<Stmt> {
     let (Stmt::IfThenElse(inner), None) = (&outer.then_case, &outer.else_case) else { return None };
-    let fits = inner.else_case.is_none() && !reads(&inner.condition);
+    // The inner condition may be evaluated where the outer one fails.
+    let fits = inner.else_case.is_none() && !reads(&inner.condition) && is_total(&inner.condition);
     let condition = outer.condition.clone().and(inner.condition.clone());
     fits.then(|| IfThenElse { condition, ..(**inner).clone() }.into())
 }

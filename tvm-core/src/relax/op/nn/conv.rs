@@ -83,7 +83,7 @@ fn skips_padding(
     let (data, Arg::Const(weight)) = (cx.infer().dims(0, layouts.data.ndim())?, &cx.args[1]) else {
         return Ok(false);
     };
-    let (Some(data), Ok(values)) = (data, weight.to_f64s()) else { return Ok(false) };
+    let Some(data) = data else { return Ok(false) };
     let of_weight: Vec<PrimExpr> = weight.shape().iter().map(|&it| PrimExpr::index(it)).collect();
     let of_weight = layouts.kernel.undivided_shape(&layouts.kernel_letters(), &of_weight);
     let [out, 1, window, ..] = of_weight.iter().filter_map(PrimExpr::as_int).collect::<Vec<_>>()[..] else {
@@ -92,7 +92,10 @@ fn skips_padding(
     let (before, stride, dilation) = (params.pad_before[0], params.strides[0], params.dilation[0]);
     let padded = before.max(params.pad_after[0]) > 0;
     let float = weight.dtype().is_float() && cx.infer().tensor(0)?.dtype == Some(weight.dtype());
-    if out != params.groups || !padded || !float || !values.iter().all(|it| it.is_finite()) {
+    if out != params.groups || !padded || !float {
+        return Ok(false);
+    }
+    if !weight.to_f64s().is_ok_and(|values| values.iter().all(|it| it.is_finite())) {
         return Ok(false);
     }
     let Some(height) = layouts.data.undivided_shape(&layouts.letters, data)[2].as_int() else {
