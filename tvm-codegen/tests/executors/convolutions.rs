@@ -22,6 +22,8 @@ struct Conv {
     pad: i64,
     dilation: i64,
     groups: i64,
+    /// Channels in a block of data, weights and result; 1 for plain layouts.
+    block: i64,
     dtype: DataType,
 }
 
@@ -34,6 +36,7 @@ const SMALL: Conv = Conv {
     pad: 1,
     dilation: 1,
     groups: 1,
+    block: 1,
     dtype: DataType::F32,
 };
 
@@ -42,16 +45,33 @@ impl Conv {
         (self.size + 2 * self.pad - (self.window - 1) * self.dilation - 1) / self.stride + 1
     }
 
-    fn weight(&self) -> [i64; 4] {
-        [self.channels[1], self.channels[0] / self.groups, self.window, self.window]
+    /// The layouts of data, weights and result.
+    fn layouts(&self) -> [String; 3] {
+        match self.block {
+            1 => ["NCHW", "OIHW", "NCHW"].map(String::from),
+            block => [format!("NCHW{block}c"), format!("OIHW{block}i{block}o"), format!("NCHW{block}c")],
+        }
+    }
+
+    fn weight(&self) -> Vec<i64> {
+        let [inputs, outputs] = [self.channels[0] / self.groups, self.channels[1]].map(|it| it / self.block);
+        let inner = if self.block > 1 { vec![self.block; 2] } else { vec![] };
+        [vec![outputs, inputs, self.window, self.window], inner].concat()
+    }
+
+    /// The shape of images of `size` with so many channels.
+    fn image<T: Clone + From<i64>>(&self, batch: T, channels: i64, size: i64) -> Vec<T> {
+        let inner = (self.block > 1).then_some(self.block);
+        let dims = [channels / self.block, size, size].into_iter().chain(inner);
+        [batch].into_iter().chain(dims.map(T::from)).collect()
     }
 
     fn func(&self) -> PrimFunc {
         let batch = self.batch.map_or_else(|| PrimExpr::from(Var::index("n")), PrimExpr::index);
         let [inputs, outputs] = self.channels;
-        let image = |channels: i64, size: i64| [batch.clone(), channels.into(), size.into(), size.into()];
-        let x = te::placeholder("x", image(inputs, self.size), self.dtype);
-        let weight = te::placeholder("weight", self.weight().map(PrimExpr::index), self.dtype);
+        let x = te::placeholder("x", self.image(batch.clone(), inputs, self.size), self.dtype);
+        let weight: Vec<PrimExpr> = self.weight().into_iter().map(PrimExpr::index).collect();
+        let weight = te::placeholder("weight", weight, self.dtype);
         let bias = te::placeholder("bias", [PrimExpr::index(outputs)], self.dtype);
         let params = ConvParams {
             strides: vec![self.stride; 2],
@@ -61,12 +81,13 @@ impl Conv {
             groups: self.groups,
             skip_padding: true,
         };
-        let [data, kernel, out] = ["NCHW", "OIHW", "NCHW"].map(|it| it.parse().unwrap());
+        let [data, kernel, out] = self.layouts().map(|it| it.parse().unwrap());
         let layouts = ConvLayouts { letters: "NCHW".into(), data, kernel, out };
-        let shape = image(outputs, self.out());
+        let shape = self.image(batch, outputs, self.out());
         let sums = conv("conv2d", &x, &weight, &params, &layouts, &shape, self.dtype);
         let y = te::compute("y", shape, &[&sums, &bias], |i: &[PrimExpr]| {
-            (sums.at(i.to_vec()) + bias.at([i[1].clone()])).max(PrimExpr::float(0.0, self.dtype))
+            let channel = if self.block > 1 { &i[1] * self.block + &i[4] } else { i[1].clone() };
+            (sums.at(i.to_vec()) + bias.at([channel])).max(PrimExpr::float(0.0, self.dtype))
         });
         te::create_prim_func("conv", &[x, weight, bias], &[y]).unwrap()
     }
@@ -74,10 +95,10 @@ impl Conv {
     fn case(&self, batches: &[i64], rng: &mut Rng) -> Case {
         let args = |batch: &i64, rng: &mut Rng| -> Vec<Value> {
             let shapes = [
-                vec![*batch, self.channels[0], self.size, self.size],
-                self.weight().to_vec(),
+                self.image(*batch, self.channels[0], self.size),
+                self.weight(),
                 vec![self.channels[1]],
-                vec![*batch, self.channels[1], self.out(), self.out()],
+                self.image(*batch, self.channels[1], self.out()),
             ];
             shapes.iter().map(|shape| tensor(shape, self.dtype, rng)).collect()
         };
@@ -95,6 +116,8 @@ fn convolutions_in_tiles() {
         Conv { window: 7, stride: 2, pad: 3, size: 15, channels: [3, 33], batch: Some(2), ..SMALL },
         Conv { dilation: 2, pad: 2, ..SMALL },
         Conv { groups: 2, channels: [8, 66], ..SMALL },
+        Conv { groups: 2, channels: [64, 96], block: 16, ..SMALL },
+        Conv { groups: 3, channels: [48, 48], block: 16, stride: 2, ..SMALL },
         Conv { dtype: DataType::F16, stride: 2, size: 13, ..SMALL },
     ];
     let cases: Vec<Case> = fixed.iter().map(|it| it.case(&[it.batch.unwrap()], &mut rng)).collect();
@@ -108,6 +131,7 @@ fn convolutions_of_batches_of_any_size() {
         Conv { batch: None, size: 7, ..SMALL },
         Conv { batch: None, channels: [35, 33], window: 1, pad: 0, size: 7, ..SMALL },
         Conv { batch: None, groups: 2, channels: [8, 66], size: 7, ..SMALL },
+        Conv { batch: None, groups: 2, channels: [32, 64], block: 8, size: 7, ..SMALL },
     ];
     let cases: Vec<Case> = free.iter().map(|it| it.case(&[0, 1, 3], &mut rng)).collect();
     check(&cases);

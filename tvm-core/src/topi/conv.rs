@@ -176,20 +176,21 @@ fn is_plain(layout: &Layout, letters: &str) -> bool {
         && layout.axes().iter().zip(letters.chars()).all(|(axis, letter)| axis.letter == letter)
 }
 
-/// Groups of several channels as an axis of their own, so that the channels of a group are an axis that reads the same data.
+/// Groups as an axis of their own, so that the channels of a group are an axis that reads the same data.
 struct Groups {
-    /// Channels of the result in a group.
+    /// Extent of the second axis of the result for one group: channels, or blocks of channels.
     channels: i64,
     groups: i64,
 }
 
 impl Groups {
-    /// `None` where the channels of the result are one axis of the sums.
+    /// `None` where the channels of the result are one axis of the sums: of one group, of groups of one channel or one block, or where
+    /// blocks are no parts of groups.
     fn of(params: &ConvParams, layouts: &ConvLayouts, shape: &[PrimExpr]) -> Option<Groups> {
         let groups = params.groups;
-        let plain = is_plain(&layouts.out, &layouts.letters);
-        let channels = shape.get(1).filter(|_| plain && groups > 1)?.as_int()? / groups;
-        (channels > 1).then_some(Groups { channels, groups })
+        let second = layouts.out.axes().get(1).filter(|axis| axis.letter == 'C' && axis.factor.is_none());
+        let extent = second.and(shape.get(1))?.as_int().filter(|extent| groups > 1 && extent % groups == 0)?;
+        (extent > groups).then_some(Groups { channels: extent / groups, groups })
     }
 
     /// The shape of the sums.

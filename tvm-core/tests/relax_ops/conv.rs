@@ -6,6 +6,7 @@ use tvm_core::relax::{Arg, BlockBuilder};
 use tvm_core::tir::PrimExpr;
 use tvm_runtime::DataType;
 
+use crate::layout::rearranged;
 use crate::support::{Nd, Rng, call1, indices, ints, param, run, tensor, try_call};
 
 struct Case {
@@ -180,6 +181,26 @@ fn convolutions_of_bytes() {
         let got = call1("nn.conv2d", [plain, words.clone()], case.attrs());
         assert_eq!(got.to_vec::<i32>().unwrap(), want, "{channels} channels");
     }
+
+    // Two groups of four channels, each a word; plain, and in blocks of one group and of both.
+    let case = Case { groups: 2, ..case };
+    let half = Nd::build(&[6, 4, 3, 2], |i| w.at(i));
+    let want: Vec<i32> = conv(&x, &half, &case).data.iter().map(|&it| it as i32).collect();
+    let part = |i: &[i64], at: i64| i32::from(half.at(&[i[0], at, i[2], i[3]]) as i8 as u8) << (8 * at);
+    let of_groups: Vec<i32> =
+        indices(&[6, 1, 3, 2]).iter().map(|i| (0..4).map(|at| part(i, at)).sum::<i32>()).collect();
+    for layout in ["NCHW", "NCHW4c", "NCHW8c"] {
+        let data = rearranged(&x, "NCHW", layout);
+        let bytes: Vec<u8> = data.data.iter().map(|&it| it as u8).collect();
+        let args = [Arg::Const(tensor(&bytes, &data.shape)), Arg::Const(tensor(&of_groups, &[6, 1, 3, 2]))];
+        let attrs = case.attrs().with("data_layout", layout).with("out_layout", "NCHW");
+        assert_eq!(call1("nn.conv2d", args, attrs).to_vec::<i32>().unwrap(), want, "{layout}");
+    }
+    // Words of seven channels would reach from one group into the next.
+    let seven = Arg::Const(tensor(&vec![1u8; 140], &[1, 7, 4, 5]));
+    let of_groups = Arg::Const(tensor(&of_groups, &[6, 1, 3, 2]));
+    let err = try_call("nn.conv2d", [seven, of_groups], case.attrs()).unwrap_err().to_string();
+    assert!(err.contains("the data has 7 channels, the weight is for 8 (in 2 groups)"), "{err}");
 
     let pairs = Arg::Const(tensor(&data, &[1, 4, 4, 5, 2]));
     let err = try_call("nn.conv2d", [pairs, words], Attrs::new().with("data_layout", "NCHW2c"));

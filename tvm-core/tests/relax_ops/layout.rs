@@ -21,7 +21,7 @@ fn axes(layout: &str) -> Vec<(char, Option<i64>)> {
 }
 
 /// `x`, whose axes are `letters`, in `layout`, which divides each axis once at most.
-fn rearranged(x: &Nd, letters: &str, layout: &str) -> Nd {
+pub(crate) fn rearranged(x: &Nd, letters: &str, layout: &str) -> Nd {
     let axes = axes(layout);
     let block = |letter: char| axes.iter().find_map(|axis| axis.1.filter(|_| axis.0 == letter)).unwrap_or(1);
     let extent = |letter: char| x.shape[letters.find(letter).expect("an axis of the layout")];

@@ -19,6 +19,9 @@ const TERMS: i64 = 8;
 /// The channels of a convolution from which on it is computed in integers: they are three quarters of a word.
 const CHANNELS: i64 = 3;
 
+/// The channels of a group are so many, or a multiple, if it is computed in integers: those of a block on all machines.
+const BLOCK: i64 = 16;
+
 /// A value that is `(numbers - zero) * scale`.
 #[derive(Clone)]
 pub(crate) struct Quantized {
@@ -198,9 +201,10 @@ fn sums_of_windows(
 ) -> Result<Option<Arg>, OnnxError> {
     let [channels, of_data, height, width] = weights.shape()[..] else { return Ok(None) };
     let groups = node.int_or("group", 1)?;
-    // Groups are products of their own where a pixel of the result is computed from one of the data.
+    // Groups are products of their own where a pixel of the result is computed from one of the data; others have whole blocks of channels.
     let (pixels, ones) = ([height, width] == [1, 1], node.attr_ints("strides")?.unwrap_or_default());
-    let fits = groups == 1 || of_data >= TERMS && pixels && ones.iter().all(|it| *it == 1);
+    let blocks = [of_data, channels / groups.max(1)].iter().all(|it| it % BLOCK == 0);
+    let fits = groups == 1 || of_data >= TERMS && (blocks || pixels && ones.iter().all(|it| *it == 1));
     if of_data < CHANNELS || !fits {
         return Ok(None);
     }

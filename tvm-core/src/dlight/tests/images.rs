@@ -92,6 +92,34 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
     }
 }
 
+/// Groups of whole blocks of channels, also of one block for each group, are products in tiles, as one group is.
+#[test]
+fn groups_of_blocks_are_products_of_their_own() {
+    for (groups, [inputs, outputs], block) in [(2, [12, 8], 32), (2, [4, 2], 16), (3, [3, 9], 16), (1, [4, 4], 16)] {
+        for (stride, pad) in [(1, 1), (2, 0)] {
+            let out = (13 + 2 * pad - 3) / stride + 1;
+            let x = input("x", &[1, inputs, 13, 13, block].map(PrimExpr::index));
+            let weight =
+                input("weight", &[outputs, inputs / groups, 3, 3, block, block].map(PrimExpr::index));
+            let params = ConvParams {
+                strides: vec![stride; 2],
+                pad_before: vec![pad; 2],
+                pad_after: vec![pad; 2],
+                dilation: vec![1; 2],
+                groups,
+                skip_padding: false,
+            };
+            let [blocks, kernel] = [format!("NCHW{block}c"), format!("OIHW{block}i{block}o")];
+            let shape = [1, outputs, out, out, block].map(PrimExpr::index);
+            let func = rectified(x, weight, &params, [&blocks, &kernel, &blocks], shape);
+            let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+            let last = applied.last().map(|it| (&*it.block, it.rule));
+            let sums = if groups > 1 && outputs > groups { "conv2d_sums" } else { "conv2d" };
+            assert_eq!(last, Some((sums, "contraction")), "{groups} groups, stride {stride}: {scheduled}");
+        }
+    }
+}
+
 /// Depthwise windows over blocks of channels: a tile is one vector of channels, and bytes become floats in bands of rows of one vector
 /// beside the windows that read them, also where no image fits a cache.
 #[test]

@@ -136,12 +136,11 @@ fn layouts(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Co
 fn of_words(ctx: &InferContext<'_>, layouts: &ConvLayouts) -> Result<Option<(DataType, DataType)>, IrError> {
     let (Some(data), Some(weight)) = (ctx.tensor(0)?.dtype, ctx.tensor(1)?.dtype) else { return Ok(None) };
     let Some((_, summed)) = words::dot(data, weight) else { return Ok(None) };
-    let whole = layouts.data_of_words(data).is_some();
-    if whole && ctx.attrs.int("groups").is_none_or(|groups| groups == 1) {
+    if layouts.data_of_words(data).is_some() {
         return Ok(Some((data, summed)));
     }
     let message = format!(
-        "weights of words are for one group, and channels that are plain or in blocks of whole words, as in `NCHW32c`; got `{}`",
+        "weights of words are for channels that are plain or in blocks of whole words, as in `NCHW32c`; got `{}`",
         layouts.data
     );
     Err(ctx.error(message))
@@ -175,8 +174,9 @@ fn infer(ctx: &InferContext<'_>, spatial: usize, transpose: bool) -> Result<Type
     let weight = &layouts.kernel.undivided_shape(&layouts.kernel_letters(), weight);
     let groups = params.groups;
     let parts = of_words.map_or(1, |(data, _)| words::parts(data));
-    // Channels that fill no word are followed by zeros.
-    let of_data = simplify_dim(&((&data[1] + (parts - 1)).floordiv(parts) * parts));
+    // Channels that fill no word are followed by zeros; those of a group are whole words.
+    let filled = if groups == 1 { parts } else { 1 };
+    let of_data = simplify_dim(&((&data[1] + (filled - 1)).floordiv(filled) * filled));
     let channels = if transpose { &weight[0] } else { &simplify_dim(&(&weight[1] * (groups * parts))) };
     let block = if groups == 1 && of_words.is_none() { layouts.data.block('C') } else { 1 };
     if differ(&of_data, channels) && !fills_block(&of_data, channels, block) {

@@ -58,7 +58,7 @@ impl Converter<'_> {
             return self.conv_of_words(op, call, name);
         }
         let groups = call.attrs.int("groups").unwrap_or(1);
-        let (channels, out, per_group) = (dims[1].as_int()?, weights[0].as_int()?, weights[1].as_int()?);
+        let (channels, out) = (dims[1].as_int()?, weights[0].as_int()?);
         let depthwise = groups == channels && groups == out;
         let of_bytes = depthwise && [DataType::U8, DataType::I8].contains(&dtype);
         let is_float = of_call.is_float() && (of_call.bits() == 32 || of_call.bits() == 64);
@@ -69,20 +69,25 @@ impl Converter<'_> {
         if !is_const && self.has_few_pixels(call) {
             return None;
         }
+        let grouped = groups > 1 && !depthwise;
         let given = self.blocked(data).map(|it| it.blocks);
         let blocks = match given {
             Some(given) if depthwise => given,
-            _ if groups == 1 => self.blocks(out, of_call.bits())?,
-            // Blocks do not reach from one group into the next.
-            Some(given) if per_group % given.block == 0 => {
-                let blocks = self.blocks(out / groups, of_call.bits()).filter(|it| it.is_exact())?;
-                Blocks { channels: out, ..blocks }
-            }
-            _ => return None,
+            None if depthwise => return None,
+            _ => self.blocks_of_groups(out, groups, of_call.bits())?,
         };
         if let Some(var) = self.winograd(call, name, blocks) {
             return Some((var, blocks));
         }
+        let (data, given) = if grouped {
+            let block = self.block_in_groups(data, &weights, of_call.bits())?;
+            (self.in_blocks_of(data, block, &call.span)?, Some(Blocks { block, channels }))
+        } else if let Some(in_blocks) = self.blocked(data) {
+            (in_blocks.var.clone().into(), given)
+        } else {
+            data.as_var().map(|it| self.bind_plain_value(it.id()));
+            (data.clone(), None)
+        };
         let kernel = match given {
             Some(given) if !depthwise && given.is_exact() => {
                 format!("{WEIGHTS}{}i{}o", given.block, blocks.block)
@@ -93,18 +98,8 @@ impl Converter<'_> {
         };
         let weight = self.pad(weight, 0, blocks.padded(), &call.span)?;
         let weight = self.weight(&weight, &kernel, &call.span)?;
-        let mut attrs = call.attrs.clone();
-        let data = match self.blocked(data) {
-            Some(in_blocks) => {
-                attrs.set("data_layout", in_blocks.blocks.layout());
-                in_blocks.var.clone().into()
-            }
-            None => {
-                attrs.set("data_layout", PLAIN);
-                data.as_var().map(|it| self.bind_plain_value(it.id()));
-                data.clone()
-            }
-        };
+        let data_layout = given.map_or(PLAIN.to_string(), Blocks::layout);
+        let mut attrs = call.attrs.clone().with("data_layout", data_layout);
         if depthwise {
             attrs.set("groups", blocks.padded());
         }
@@ -117,20 +112,24 @@ impl Converter<'_> {
     /// channels of which do.
     fn conv_of_words(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
         let [data, Arg::Const(weight)] = &*call.args else { return None };
-        let [out, channels] = [0, 1].map(|axis| weight.shape().get(axis).copied());
-        let (out, channels) = (out?, channels?);
+        let &[out, of_group, height, width] = weight.shape() else { return None };
+        let groups = call.attrs.int("groups").unwrap_or(1);
+        let channels = of_group * groups;
         let of_words = [(DataType::U8, DataType::I8), (DataType::BF16, DataType::BF16)];
         let (_, dtype) = self.shape(data)?;
-        if !of_words.contains(&(dtype, weight.dtype()))
-            || call.attrs.int("groups").is_some_and(|groups| groups != 1)
-        {
+        if !of_words.contains(&(dtype, weight.dtype())) {
             return None;
         }
         let bits = DataType::I32.bits();
-        let blocks = self.blocks(out, bits)?;
+        let blocks = self.blocks_of_groups(out, groups, bits)?;
         let parts = words::parts(dtype);
-        let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
+        let [_, lanes] = self.sizes(bits);
         let (data, of_data) = match self.blocked(data).cloned() {
+            _ if groups > 1 => {
+                let weights = [out, of_group, height, width].map(PrimExpr::index);
+                let block = self.block_in_groups(data, &weights, bits)?;
+                (self.in_blocks_of(data, block, &call.span)?, Blocks { block, channels })
+            }
             Some(it) => (it.var.into(), it.blocks),
             // The first channels of a network fill less than a vector.
             None if channels <= lanes / 2 || lanes % parts != 0 => {
@@ -138,7 +137,7 @@ impl Converter<'_> {
                 (data.clone(), Blocks { block: 1, channels })
             }
             None => {
-                let sizes = [2 * lanes, lanes].map(|block| Blocks { block, channels });
+                let sizes = self.sizes(bits).map(|block| Blocks { block, channels });
                 let of_data = sizes.into_iter().min_by_key(|it| it.padded())?;
                 let padded = self.pad(data, 1, of_data.padded(), &call.span)?;
                 (self.in_blocks_of(&padded, of_data.block, &call.span)?, of_data)
@@ -151,7 +150,7 @@ impl Converter<'_> {
             _ => return None,
         };
         let padded = constant::pad(weight, 0, blocks.padded())?;
-        let terms = (of_data.padded() + parts - 1) / parts * parts;
+        let terms = (of_data.padded() / groups + parts - 1) / parts * parts;
         let padded = constant::pad(&padded, 1, terms)?;
         let kernel = format!("{WEIGHTS}{inner}{}o", blocks.block);
         let layout: Layout = format!("{kernel}{parts}i").parse().ok()?;
@@ -174,11 +173,37 @@ impl Converter<'_> {
     /// Blocks of two vectors or one, whichever computes the channels sooner; `None` if half of the channels computed would
     /// be of no use.
     pub(super) fn blocks(&self, channels: i64, bits: u8) -> Option<Blocks> {
-        let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
-        let blocks = [2 * lanes, lanes].map(|block| Blocks { block, channels });
+        let blocks = self.sizes(bits).map(|block| Blocks { block, channels });
         // A row of one vector loads as many scalars for half of the products.
+        let [_, lanes] = self.sizes(bits);
         let cost = |it: &Blocks| if it.block == lanes { it.padded() * 8 } else { it.padded() * 7 };
         blocks.into_iter().filter(|it| it.block >= SMALLEST && it.padded() <= 2 * channels).min_by_key(cost)
+    }
+
+    /// [`blocks`](Self::blocks) for the channels of the result; of several groups, each has whole blocks.
+    fn blocks_of_groups(&self, channels: i64, groups: i64, bits: u8) -> Option<Blocks> {
+        if groups == 1 {
+            return self.blocks(channels, bits);
+        }
+        let block = part(channels / groups, self.sizes(bits))?;
+        Some(Blocks { block, channels })
+    }
+
+    /// Channels in a block of the data of a convolution with several groups, as no block reaches from one group into the next: those
+    /// that it has, or two vectors or one. `None` if no such block is a part of a group, or if plain data are better read as they
+    /// are, in windows of one pixel.
+    fn block_in_groups(&self, data: &Arg, weights: &[PrimExpr], bits: u8) -> Option<i64> {
+        let given = self.blocked(data).map(|it| it.blocks.block);
+        if given.is_none() && weights[2..].iter().all(|it| it.is_const(1)) {
+            return None;
+        }
+        part(weights[1].as_int()?, given.into_iter().chain(self.sizes(bits)))
+    }
+
+    /// Channels in blocks of two vectors and of one.
+    fn sizes(&self, bits: u8) -> [i64; 2] {
+        let lanes = i64::from(self.machine.vector_bits) / i64::from(bits);
+        [2 * lanes, lanes]
     }
 
     fn has_few_pixels(&self, call: &Call) -> bool {
@@ -188,4 +213,9 @@ impl Converter<'_> {
         let pixels: Option<i64> = dims[2..].iter().map(PrimExpr::as_int).product();
         pixels.is_some_and(|pixels| pixels / area.max(1) < FEW_PIXELS)
     }
+}
+
+/// The first block of `sizes` that is worth it and divides `channels`.
+fn part(channels: i64, sizes: impl IntoIterator<Item = i64>) -> Option<i64> {
+    sizes.into_iter().find(|block| *block >= SMALLEST && channels % block == 0)
 }

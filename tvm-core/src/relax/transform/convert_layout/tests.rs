@@ -75,7 +75,7 @@ fn convolution(
     (ops, error / most)
 }
 
-/// The layouts of data and weights after the pass, which does not change the result of a convolution of bytes.
+/// The layouts of data and weights after the pass, if the weights have words; the result of a convolution of bytes does not change.
 fn convolution_of_bytes(shape: [i64; 4], weights: [i64; 4], attrs: Attrs) -> Option<(String, Vec<i64>)> {
     let mut graph = Graph::new(11);
     let data = Var::new("x", Type::tensor(shape.map(PrimExpr::index).to_vec(), DataType::U8));
@@ -99,7 +99,7 @@ fn convolution_of_bytes(shape: [i64; 4], weights: [i64; 4], attrs: Attrs) -> Opt
         }
         _ => None,
     });
-    let conv = conv.unwrap();
+    let conv = conv?;
     let weights = conv.args[1].as_const().unwrap();
     let layout = conv.attrs.str("data_layout")?.to_string();
     (weights.dtype() == DataType::I32).then(|| (layout, weights.shape().to_vec()))
@@ -125,8 +125,59 @@ fn convolutions_of_bytes_have_words() {
         let got = convolution_of_bytes(shape, weights, attrs);
         assert_eq!(got, Some((want.0.to_string(), want.1.to_vec())), "{shape:?} {weights:?}");
     }
-    let groups = padded().with("groups", 2i64);
-    assert_eq!(convolution_of_bytes([1, 16, 4, 4], [8, 8, 2, 2], groups), None);
+    for (channels, weights, groups, want) in [
+        (16, [8, 8, 2, 2], 2, Some(("NCHW8c", [2, 1, 2, 2, 2, 4]))),
+        (12, [12, 4, 3, 3], 3, Some(("NCHW4c", [3, 1, 3, 3, 1, 4]))),
+        (24, [16, 12, 3, 1], 2, Some(("NCHW4c", [2, 3, 3, 1, 1, 8]))),
+        // No whole words, no whole blocks of the result, and a product of matrices.
+        (12, [8, 6, 2, 2], 2, None),
+        (16, [12, 8, 2, 2], 2, None),
+        (16, [8, 8, 1, 1], 2, None),
+    ] {
+        let pad = if weights[2] == 1 { 0 } else { 1 };
+        let attrs = Attrs::new().with("padding", vec![pad, pad]).with("groups", groups);
+        let got = convolution_of_bytes([1, channels, 4, 4], weights, attrs);
+        let want = want.map(|(layout, shape): (&str, [i64; 6])| (layout.to_string(), shape.to_vec()));
+        assert_eq!(got, want, "{groups} groups of {weights:?}");
+    }
+}
+
+/// Groups are whole blocks: smaller ones than those of the data, if need be. Plain data are only changed for windows of several pixels.
+#[test]
+fn blocks_do_not_reach_from_one_group_into_the_next() {
+    for (channels, groups, window, reads_blocks, want) in [
+        (24, 2, 3, true, Some("NCHW4c")),
+        (24, 3, 3, true, Some("NCHW8c")),
+        (24, 2, 1, true, Some("NCHW4c")),
+        (24, 2, 3, false, Some("NCHW4c")),
+        (24, 2, 1, false, None),
+        (24, 4, 3, true, None),
+    ] {
+        let mut graph = Graph::new(13);
+        let of_data = if reads_blocks { 3 } else { channels };
+        let shape = [2, of_data, 6, 5];
+        let data = graph.param("x", shape.map(PrimExpr::index).to_vec());
+        let mut y = data.clone();
+        if reads_blocks {
+            let first = Arg::Const(graph.numbers(&[channels, 3, 1, 1]));
+            y = graph.op("nn.conv2d", &[(&data).into(), first], Attrs::new()).unwrap();
+        }
+        let weight = Arg::Const(graph.numbers(&[8 * groups, channels / groups, window, window]));
+        let attrs = Attrs::new().with("groups", groups).with("padding", vec![window / 2; 2]);
+        let result = graph.op("nn.conv2d", &[y.into(), weight], attrs).unwrap();
+        let args = [Value::from(graph.numbers(&shape))];
+        let module = graph.function_of(data, result);
+        let converted = converted(&module);
+        let func = converted.relax_func(converted.global_var("main").unwrap()).unwrap();
+        let layouts = func.body.bindings().filter_map(|binding| match &binding.value {
+            Expr::Call(call) => call.attrs.int("groups").and(call.attrs.str("data_layout")).map(String::from),
+            _ => None,
+        });
+        assert_eq!(layouts.collect::<Vec<_>>(), Vec::from_iter(want), "{groups} groups: {converted}");
+        for (a, b) in results_of_one(&module, &args).iter().zip(results_of_one(&converted, &args)) {
+            assert!((a - b).abs() < 1e-3, "{groups} groups: {a} {b}");
+        }
+    }
 }
 
 /// What only fills a block may be infinite times zero: it is not a term of the next convolution.
@@ -340,7 +391,7 @@ fn images_of_both_layouts_become_blocks_where_they_are_read_in_blocks() {
             let attrs = Attrs::new().with("padding", vec![1i64, 1]).with("groups", groups);
             graph.op("nn.conv2d", &[x, weight], attrs).unwrap()
         };
-        let images = [1, 2].map(|groups| Arg::from(conv(&mut graph, (&data).into(), 16, groups)));
+        let images = [1, 8].map(|groups| Arg::from(conv(&mut graph, (&data).into(), 16, groups)));
         let joined = match join {
             "concat" => {
                 graph.op(join, &[Arg::Tuple(images.into())], Attrs::new().with("axis", 1i64)).unwrap()
