@@ -189,7 +189,8 @@ impl Groups {
     fn of(params: &ConvParams, layouts: &ConvLayouts, shape: &[PrimExpr]) -> Option<Groups> {
         let groups = params.groups;
         let second = layouts.out.axes().get(1).filter(|axis| axis.letter == 'C' && axis.factor.is_none());
-        let extent = second.and(shape.get(1))?.as_int().filter(|extent| groups > 1 && extent % groups == 0)?;
+        let extent =
+            second.and(shape.get(1))?.as_int().filter(|extent| groups > 1 && extent % groups == 0)?;
         (extent > groups).then_some(Groups { channels: extent / groups, groups })
     }
 
@@ -279,10 +280,14 @@ fn pointwise(
     let flat = vec![shape[0].clone(), shape[1].clone(), PrimExpr::index(height * width)];
     let dtype = x.dtype();
     let outer = groups.as_ref().map_or(flat.clone(), |it| it.shape(&flat));
-    let product = compute(&format!("{name}_product"), outer, &[x, weight], |own| {
+    let product = compute(&format!("{name}_product"), outer.clone(), &[x, weight], |own| {
         let i = groups.as_ref().map_or(own.to_vec(), |it| it.joined(own));
         let first = if groups.is_some() { &own[1] * weight.dim(1) } else { PrimExpr::index(0) };
-        let pixel = [i[2].clone().floordiv(width), i[2].clone().floormod(width)];
+        // One row of pixels has no division.
+        let analyzer = Analyzer::of_extents(own, &outer);
+        let last = &i[i.len() - 1];
+        let pixel = [last.clone().floordiv(width), last.clone().floormod(width)];
+        let pixel = pixel.map(|it| analyzer.simplify(&it));
         let x = x.at([&[i[0].clone(), first + channel.expr()], &pixel[..]].concat());
         let weight = weight.at([i[1].clone(), channel.expr(), PrimExpr::index(0), PrimExpr::index(0)]);
         sum(x.cast(dtype) * weight.cast(dtype), &[&channel])

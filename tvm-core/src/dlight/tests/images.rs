@@ -95,7 +95,9 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
 /// Groups of whole blocks of channels, also of one block for each group, are products in tiles, as one group is.
 #[test]
 fn groups_of_blocks_are_products_of_their_own() {
-    for (groups, [inputs, outputs], block) in [(2, [12, 8], 32), (2, [4, 2], 16), (3, [3, 9], 16), (1, [4, 4], 16)] {
+    for (groups, [inputs, outputs], block) in
+        [(2, [12, 8], 32), (2, [4, 2], 16), (3, [3, 9], 16), (1, [4, 4], 16)]
+    {
         for (stride, pad) in [(1, 1), (2, 0)] {
             let out = (13 + 2 * pad - 3) / stride + 1;
             let x = input("x", &[1, inputs, 13, 13, block].map(PrimExpr::index));

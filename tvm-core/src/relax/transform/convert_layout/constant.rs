@@ -30,6 +30,24 @@ pub(super) fn to_layout(tensor: &Tensor, letters: &str, layout: &Layout) -> Opti
     Some(res)
 }
 
+/// The weights (in, out, rows, columns) of a transposed convolution as those of the convolution that computes its phases, whose channels
+/// are (phase of rows, phase of columns, out); `None` if the strides do not divide the window.
+pub(super) fn phases(tensor: &Tensor, [down, right]: [i64; 2]) -> Option<Tensor> {
+    let [inputs, outputs, height, width] = *tensor.shape() else { return None };
+    if height % down != 0 || width % right != 0 || height * width == 0 {
+        return None;
+    }
+    let (rows, columns, window) = (height / down, width / right, height * width);
+    // The taps of a phase are in the opposite order.
+    let shape = [down, right, outputs, inputs, rows, columns];
+    let steps = [width, 1, window, outputs * window, -down * width, -right];
+    let last = (rows - 1) * down * width + (columns - 1) * right;
+    let mut res = Tensor::zeros(&[down * right * outputs, inputs, rows, columns], tensor.dtype()).ok()?;
+    let (bytes, size) = (tensor.bytes().ok()?, tensor.dtype().bytes());
+    copy(bytes, size, last, &shape, &steps, &mut res.bytes_mut().ok()?.chunks_exact_mut(size.max(1)));
+    Some(res)
+}
+
 /// The elements along the last axis as one word of `i32`; they are 32 bits.
 pub(super) fn words(tensor: &Tensor) -> Option<Tensor> {
     let (_, shape) = tensor.shape().split_last()?;

@@ -14,7 +14,7 @@ const FEW_PIXELS: i64 = 256;
 
 impl Converter<'_> {
     pub(super) fn conv_in_blocks(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
-        let done = self.conv(op, call, name);
+        let done = self.conv(op, call, name, 1);
         self.choices.note(super::NAME, || {
             let (choice, reason) = match &done {
                 Some((var, blocks)) => self.choice(var, *blocks),
@@ -43,7 +43,8 @@ impl Converter<'_> {
         }
     }
 
-    fn conv(&mut self, op: Op, call: &Call, name: &str) -> Option<(Var, Blocks)> {
+    /// The convolution in blocks, of which `parts` of the channels of the result have whole ones.
+    pub(super) fn conv(&mut self, op: Op, call: &Call, name: &str, parts: i64) -> Option<(Var, Blocks)> {
         let [data, weight] = &*call.args else { return None };
         let plain =
             |attr: &str, layout: &str| call.attrs.str(attr).is_none_or(|it| it == layout || it.is_empty());
@@ -55,7 +56,7 @@ impl Converter<'_> {
         if (dtype, of_call) == (DataType::U8, DataType::I32)
             || (dtype, of_call) == (DataType::BF16, DataType::F32) && self.sums_pairs
         {
-            return self.conv_of_words(op, call, name);
+            return if parts == 1 { self.conv_of_words(op, call, name) } else { None };
         }
         let groups = call.attrs.int("groups").unwrap_or(1);
         let (channels, out) = (dims[1].as_int()?, weights[0].as_int()?);
@@ -74,7 +75,7 @@ impl Converter<'_> {
         let blocks = match given {
             Some(given) if depthwise => given,
             None if depthwise => return None,
-            _ => self.blocks_of_groups(out, groups, of_call.bits())?,
+            _ => self.blocks_of_parts(out, groups * parts, of_call.bits())?,
         };
         if let Some(var) = self.winograd(call, name, blocks) {
             return Some((var, blocks));
@@ -121,7 +122,7 @@ impl Converter<'_> {
             return None;
         }
         let bits = DataType::I32.bits();
-        let blocks = self.blocks_of_groups(out, groups, bits)?;
+        let blocks = self.blocks_of_parts(out, groups, bits)?;
         let parts = words::parts(dtype);
         let [_, lanes] = self.sizes(bits);
         let (data, of_data) = match self.blocked(data).cloned() {
@@ -180,12 +181,12 @@ impl Converter<'_> {
         blocks.into_iter().filter(|it| it.block >= SMALLEST && it.padded() <= 2 * channels).min_by_key(cost)
     }
 
-    /// [`blocks`](Self::blocks) for the channels of the result; of several groups, each has whole blocks.
-    fn blocks_of_groups(&self, channels: i64, groups: i64, bits: u8) -> Option<Blocks> {
-        if groups == 1 {
+    /// [`blocks`](Self::blocks) for the channels of the result; of several equal parts of them, each has whole blocks.
+    fn blocks_of_parts(&self, channels: i64, parts: i64, bits: u8) -> Option<Blocks> {
+        if parts == 1 {
             return self.blocks(channels, bits);
         }
-        let block = part(channels / groups, self.sizes(bits))?;
+        let block = part(channels / parts, self.sizes(bits))?;
         Some(Blocks { block, channels })
     }
 

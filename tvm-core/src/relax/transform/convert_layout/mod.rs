@@ -17,6 +17,7 @@
 
 mod constant;
 mod conv;
+mod conv_transpose;
 mod dense;
 mod groups;
 mod ops;
@@ -185,6 +186,9 @@ impl Converter<'_> {
         let name = var.name();
         if op.name == "nn.conv2d" {
             return if self.stays_plain(call, var) { None } else { self.conv_in_blocks(op, call, name) };
+        }
+        if op.name == "nn.conv2d_transpose" {
+            return self.conv_transpose(call, var);
         }
         let in_blocks = |arg: &Arg| match arg {
             Arg::Tuple(fields) => fields.iter().any(|it| self.blocked(it).is_some()),

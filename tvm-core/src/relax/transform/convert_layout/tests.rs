@@ -416,6 +416,49 @@ fn images_of_both_layouts_become_blocks_where_they_are_read_in_blocks() {
     }
 }
 
+/// The phases of transposed convolutions are channels of one convolution in blocks where all have windows of the same size, and whole
+/// blocks of channels. Images may be of symbolic size.
+#[test]
+fn phases_of_transposed_convolutions_are_one_convolution() {
+    for (channels, window, strides, padding, more, in_blocks) in [
+        (8, [2, 2], [2, 2], [0, 0, 0, 0], [0, 0], true),
+        (8, [4, 4], [2, 2], [1, 1, 1, 1], [0, 0], true),
+        (12, [4, 2], [2, 1], [1, 0, 2, 0], [0, 0], true),
+        (4, [3, 6], [3, 2], [0, 3, 1, 1], [2, 0], true),
+        (16, [3, 3], [1, 1], [1, 1, 1, 1], [0, 0], true),
+        (16, [3, 3], [1, 1], [0, 0, 2, 0], [0, 0], true),
+        (8, [4, 4], [2, 2], [1, 0, 0, 2], [1, 1], true),
+        // Phases of two sizes, channels that are no block, data that are cut off.
+        (8, [3, 3], [2, 2], [1, 1, 1, 1], [1, 1], false),
+        (6, [2, 2], [2, 2], [0, 0, 0, 0], [0, 0], false),
+        (8, [2, 2], [1, 1], [2, 2, 2, 2], [0, 0], false),
+    ] {
+        for symbolic in [false, true] {
+            let mut graph = Graph::new(17);
+            let shape = [2, 8, 5, 7];
+            let names = if symbolic { ["n", "", "h", "w"] } else { [""; 4] };
+            let dim = |(name, extent): (&str, i64)| match name {
+                "" => extent.into(),
+                name => PrimExpr::from(&Var::index(name)),
+            };
+            let data = graph.param("x", names.into_iter().zip(shape).map(dim).collect());
+            let weight = Arg::Const(graph.numbers(&[8, channels, window[0], window[1]]));
+            let attrs = Attrs::new().with("strides", strides.to_vec()).with("padding", padding.to_vec());
+            let attrs = attrs.with("output_padding", more.to_vec());
+            let result = graph.op("nn.conv2d_transpose", &[(&data).into(), weight], attrs).unwrap();
+            let result = graph.op("nn.relu", &[result.into()], Attrs::new()).unwrap();
+            let args = [Value::from(graph.numbers(&shape))];
+            let module = graph.function_of(data, result);
+            let converted = converted(&module);
+            well_formed(&converted).unwrap();
+            let text = converted.to_string();
+            assert_eq!(!text.contains("nn.conv2d_transpose"), in_blocks, "{window:?} by {strides:?}: {text}");
+            let apart = difference(&results_of_one(&module, &args), &results_of_one(&converted, &args));
+            assert!(apart.is_some_and(|it| it < 1e-5), "{window:?} by {strides:?}: {apart:?}");
+        }
+    }
+}
+
 /// Depthwise convolutions of bytes keep the blocks of their data, and so does padding of the image in front of them; other groups and
 /// padding of channels have the plain layout.
 #[test]

@@ -102,7 +102,7 @@ impl Converter<'_> {
         self.emit(name, "nn.winograd_result", &[products, size], tile, span)
     }
 
-    fn reshaped(&mut self, value: &Var, shape: Vec<PrimExpr>, span: &Span) -> Option<Arg> {
+    pub(super) fn reshaped(&mut self, value: &Var, shape: Vec<PrimExpr>, span: &Span) -> Option<Arg> {
         let args = [value.into(), Arg::Shape(shape.into())];
         self.emit(value.name(), "reshape", &args, Attrs::new(), span).map(Arg::from)
     }

@@ -1,0 +1,122 @@
+//! Transposed convolutions on channels in blocks. Results with the same remainder by the stride, of one phase, are a convolution of the
+//! data with a part of the window, as `topi::conv_transpose` says; so all phases are the channels of one convolution, in blocks. Then
+//! each phase goes to its places: whole blocks are moved.
+
+use super::{Blocks, Converter, constant};
+use crate::arith::Analyzer;
+use crate::ir::{Attrs, Op, Span, Var};
+use crate::relax::analysis::simplify_dim;
+use crate::relax::{Arg, Call, Callee};
+use crate::tir::PrimExpr;
+
+/// What one spatial axis of the convolution of all phases reads, and where its results go.
+struct Axis {
+    stride: i64,
+    /// Zeros before and after the data.
+    zeros: [i64; 2],
+    /// The results of one phase.
+    extent: PrimExpr,
+    /// The first result that is kept, and their number.
+    kept: [PrimExpr; 2],
+}
+
+impl Axis {
+    /// `None` if windows are no whole number of strides, so that phases have parts of them of different sizes, or if data are cut off.
+    fn of(data: &PrimExpr, result: &PrimExpr, window: i64, stride: i64, pad: i64) -> Option<Axis> {
+        if window % stride != 0 {
+            return None;
+        }
+        let start = pad / stride;
+        let extent = (result + (pad - 1)).floordiv(stride) + (1 - start);
+        let more = &extent + start - data;
+        let more = simplify_dim(&more)
+            .as_int()
+            .or_else(|| Analyzer::of_indices([&extent, &more]).simplify(&more).as_int())?;
+        let zeros = [window / stride - 1 - start, more];
+        let kept = [PrimExpr::index(pad - start * stride), result.clone()];
+        let extent = simplify_dim(&extent);
+        zeros.iter().all(|it| *it >= 0).then_some(Axis { stride, zeros, extent, kept })
+    }
+
+    /// True if all results of all phases are kept.
+    fn is_whole(&self) -> bool {
+        let all = simplify_dim(&(&self.extent * self.stride - &self.kept[1]));
+        self.kept[0].is_const(0) && all.is_const(0)
+    }
+}
+
+impl Converter<'_> {
+    /// The transposed convolution that is bound to `var`; `None` if its channels are no whole blocks, or its phases differ.
+    pub(super) fn conv_transpose(&mut self, call: &Call, var: &Var) -> Option<(Var, Blocks)> {
+        let [data, Arg::Const(weight)] = &*call.args else { return None };
+        let [_, channels, height, width] = *weight.shape() else { return None };
+        let ints = |attr: &str| call.attrs.int_list(attr).unwrap_or_default();
+        let plain = |attr: &str| call.attrs.str(attr).is_none_or(str::is_empty);
+        let ones = ["groups", "dilation"].iter().all(|attr| ints(attr).iter().all(|it| *it == 1));
+        let ((dims, dtype), result) = (self.shape(data)?, var.ty().as_tensor()?.known_shape()?.to_vec());
+        let fits = dtype.is_float() && dtype == weight.dtype() && var.ty().as_tensor()?.dtype == Some(dtype);
+        if !ones || !fits || !["data_layout", "kernel_layout", "out_layout"].into_iter().all(plain) {
+            return None;
+        }
+        let of_axis = |attr: &str, axis: usize, default: i64| {
+            let given = ints(attr);
+            given.get(axis.min(given.len().saturating_sub(1))).copied().unwrap_or(default)
+        };
+        let axes: Vec<Axis> = [height, width]
+            .into_iter()
+            .enumerate()
+            .map(|(axis, window)| {
+                let [stride, pad] = [of_axis("strides", axis, 1), of_axis("padding", axis, 0)];
+                Axis::of(&dims[2 + axis], &result[2 + axis], window, stride, pad)
+            })
+            .collect::<Option<_>>()?;
+        let strides = [axes[0].stride, axes[1].stride];
+        let weight = constant::phases(weight, strides)?;
+        let padding: Vec<i64> =
+            [0, 1].iter().flat_map(|side| axes.iter().map(|it| it.zeros[*side])).collect();
+        let op = Op::get("nn.conv2d").ok()?;
+        let conv = Call {
+            callee: Callee::Op(op),
+            args: vec![data.clone(), Arg::Const(weight)].into(),
+            attrs: Attrs::new().with("padding", padding),
+            ..call.clone()
+        };
+        let (phases, blocks) = self.conv(op, &conv, var.name(), strides[0] * strides[1])?;
+        let blocks = Blocks { channels, ..blocks };
+        let value = self.in_places(&phases, blocks, &axes, &call.span)?;
+        self.choices.note(super::NAME, || {
+            let choice =
+                format!("layout {}, {} phases as one convolution", blocks.layout(), strides[0] * strides[1]);
+            [format!("transposed {}", self.described(call)), choice, "whole blocks go to their places".into()]
+        });
+        Some((value, blocks))
+    }
+
+    /// The results of the phases, which are the outermost part of the channels, next to each other.
+    fn in_places(&mut self, phases: &Var, blocks: Blocks, axes: &[Axis], span: &Span) -> Option<Var> {
+        let (dims, _) = self.shape(&phases.into())?;
+        let ([images, _, height, width, block], [rows, columns]) = (&dims[..], axes) else { return None };
+        let index = PrimExpr::index;
+        let of_channels = index(blocks.channels / blocks.block);
+        let mut value = phases.clone();
+        if [rows.stride, columns.stride] != [1, 1] {
+            let strides = [rows, columns].map(|it| index(it.stride));
+            let apart = [images, &strides[0], &strides[1], &of_channels, height, width, block];
+            let order = Attrs::new().with("axes", vec![0i64, 3, 4, 1, 5, 2, 6]);
+            let apart = self.reshaped(&value, apart.map(Clone::clone).to_vec(), span)?;
+            value = self.emit(phases.name(), "permute_dims", &[apart], order, span)?;
+            let [height, width] =
+                [(height, rows), (width, columns)].map(|(it, axis)| simplify_dim(&(it * axis.stride)));
+            let joined = vec![images.clone(), of_channels, height, width, block.clone()];
+            value = self.reshaped(&value, joined, span)?.as_var()?.clone();
+        }
+        if axes.iter().all(Axis::is_whole) {
+            return Some(value);
+        }
+        let begin = axes.iter().map(|it| it.kept[0].clone()).collect::<Vec<_>>();
+        let end = axes.iter().map(|it| simplify_dim(&(&it.kept[0] + &it.kept[1]))).collect();
+        let [begin, end, step] = [begin, end, vec![index(1); 2]].map(|it| Arg::Shape(it.into()));
+        let attrs = Attrs::new().with("axes", vec![2i64, 3]);
+        self.emit(phases.name(), "strided_slice", &[value.into(), begin, end, step], attrs, span)
+    }
+}
