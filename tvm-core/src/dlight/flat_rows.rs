@@ -2,7 +2,7 @@
 //!
 //! `c[b, m, n] += a[b, m, k] * w[k, n]` becomes `c[r, n] += a[r / M, r % M, k] * w[k, n]`, for `M` rows of each element of the batch.
 //! A tile of rows then may reach over the end of a sequence, and all rows use a panel of `w` while it is in a cache. Blocks that read
-//! `c` along the same axes follow.
+//! `c` along the same axes follow. A result that is a parameter keeps its axes: a block copies the rows there.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::analysis::indexed_by;
 use super::nest::{Nest, statements, with_statements};
 use crate::arith::{Analyzer, same};
-use crate::ir::{BufferId, Var};
+use crate::ir::{BlockId, BufferId, Var};
 use crate::tir::analysis::with_access_regions;
 use crate::tir::{
     Block, BlockRealize, Buffer, BufferStore, For, IterKind, IterVar, Mutator, PrimExpr, PrimFunc, Range,
@@ -22,7 +22,8 @@ use crate::tir::{
 pub(super) fn flattened(func: &PrimFunc) -> Option<PrimFunc> {
     let (root, stmts) = statements(func)?;
     let nests: Vec<Option<Nest<'_>>> = stmts.iter().map(Nest::of).collect();
-    let axes = nests.iter().flatten().find_map(Nest::rows_of_product)?;
+    let (product, axes) =
+        (nests.iter().enumerate()).find_map(|(i, nest)| Some((i, nest.as_ref()?.rows_of_product()?)))?;
     let follows = |nest: &Nest<'_>| nest.has_rows(&axes);
     // Buffers of the program along the rows, in which all accesses have the rows as their first indices.
     let mut flat: FxHashMap<BufferId, Buffer> = FxHashMap::default();
@@ -33,6 +34,11 @@ pub(super) fn flattened(func: &PrimFunc) -> Option<PrimFunc> {
             let shape = [rows.clone()].into_iter().chain(buffer.shape[2..].iter().cloned()).collect();
             flat.insert(buffer.id, buffer.renew(|it| it.shape = shape));
         }
+    }
+    let copy = nests[product].as_ref().and_then(|nest| nest.copy_of_rows(&rows, &axes[1]));
+    let copy = copy.filter(|it| !root.block.alloc_buffers.contains(&it.to));
+    if let Some(it) = &copy {
+        flat.insert(it.to.id, it.from.clone());
     }
     for (stmt, nest) in stmts.iter().zip(&nests) {
         let vars = nest.as_ref().filter(|it| follows(it)).map(|it| it.first_vars());
@@ -47,12 +53,26 @@ pub(super) fn flattened(func: &PrimFunc) -> Option<PrimFunc> {
             }
         }
     }
-    let made = stmts.iter().zip(&nests).map(|(stmt, nest)| match nest {
-        Some(nest) if follows(nest) => nest.flattened(&rows, &axes[1], &flat),
-        _ => stmt.clone(),
-    });
-    let buffers = root.block.alloc_buffers.iter().map(|it| flat.get(&it.id).unwrap_or(it).clone());
-    Some(with_statements(func, root, made.collect(), buffers))
+    let mut made: Vec<Stmt> = (stmts.iter().zip(&nests))
+        .map(|(stmt, nest)| match nest {
+            Some(nest) if follows(nest) => nest.flattened(&rows, &axes[1], &flat),
+            _ => stmt.clone(),
+        })
+        .collect();
+    let mut buffers: Vec<Buffer> =
+        root.block.alloc_buffers.iter().map(|it| flat.get(&it.id).unwrap_or(it).clone()).collect();
+    if let Some(it) = copy {
+        made.insert(product + 1, it.stmt);
+        buffers.push(it.from);
+    }
+    Some(with_statements(func, root, made, buffers))
+}
+
+/// A statement that copies rows to the tensor that they are the rows of.
+struct Copy {
+    from: Buffer,
+    to: Buffer,
+    stmt: Stmt,
 }
 
 impl<'a> Nest<'a> {
@@ -87,6 +107,52 @@ impl<'a> Nest<'a> {
             }
         });
         (matrix && operand).then(|| [batch, row].map(|axis| axis.dom.extent.clone()))
+    }
+
+    /// The copy of the `rows` of the result to where the nest has it, `row` of them for each element of the batch; `None` if its
+    /// indices are not the axes in their order.
+    fn copy_of_rows(&self, rows: &PrimExpr, row: &PrimExpr) -> Option<Copy> {
+        let block = &self.realize.block;
+        let to = block.body.as_buffer_store()?;
+        let spatial = || block.iter_vars.iter().filter(|axis| axis.kind == IterKind::Spatial);
+        let in_order = to.indices.len() == spatial().count()
+            && to.indices.iter().zip(spatial()).all(|(index, axis)| index.as_var() == Some(&axis.var));
+        if !in_order {
+            return None;
+        }
+        let mut axes: Vec<IterVar> =
+            spatial().skip(1).map(|axis| IterVar { var: axis.var.renew(), ..axis.clone() }).collect();
+        axes[0].dom = Range::from_extent(rows.clone());
+        let at: Vec<PrimExpr> = axes.iter().map(|axis| PrimExpr::from(&axis.var)).collect();
+        let shape = axes.iter().map(|axis| axis.dom.extent.clone()).collect();
+        let from = to.buffer.renew(|it| {
+            it.name = format!("{}_rows", it.name).into();
+            (it.shape, it.strides) = (shape, [].into());
+        });
+        let places = [at[0].clone().floordiv(row), at[0].clone().floormod(row)];
+        let body = BufferStore {
+            indices: places.into_iter().chain(at[1..].iter().cloned()).collect(),
+            value: from.load(at),
+            ..(**to).clone()
+        };
+        let vars: Vec<Var> = axes.iter().map(|axis| axis.var.renew()).collect();
+        let extents: Vec<PrimExpr> = axes.iter().map(|axis| axis.dom.extent.clone()).collect();
+        let block = with_access_regions(Block {
+            id: BlockId::fresh(),
+            name: format!("{}_rows", block.name).into(),
+            iter_vars: axes.into(),
+            init: None,
+            body: body.into(),
+            ..(**block).clone()
+        });
+        let realize = BlockRealize {
+            iter_values: vars.iter().map(PrimExpr::from).collect(),
+            block: block.into(),
+            ..self.realize.clone()
+        };
+        let loops = vars.into_iter().zip(extents).rev();
+        let stmt = loops.fold(realize.into(), |body, (var, extent)| For::serial(var, extent, body).into());
+        Some(Copy { from, to: to.buffer.clone(), stmt })
     }
 
     /// True if the first two axes have these extents, and so have their loops.

@@ -1,7 +1,7 @@
 //! Default schedules: a program that nobody scheduled is scheduled by rules, from facts about the target.
 //!
 //! [`DefaultSchedule`](default_schedule) first inlines what costs nothing (`inline.rs`), makes one axis of the rows of a product
-//! (`flat_rows.rs`), and stores by phase what is read with a stride (`phases.rs`). Then it takes the blocks one by one,
+//! (`flat_rows.rs`), finds positions of extremes in two sweeps (`extremes.rs`), and stores by phase what is read with a stride (`phases.rs`). Then it takes the blocks one by one,
 //! and applies the first rule of `cpu::RULES` that fits. A rule is a short schedule over an analysed block: it works on a fork
 //! of the schedule, so a rule that does not fit, or whose primitive is refused, leaves no trace. What no rule fits stays as
 //! it is. All rules work with symbolic dimensions. `gpu` has the rules for GPUs.
@@ -10,6 +10,7 @@
 
 mod analysis;
 mod cpu;
+mod extremes;
 mod few_rows;
 mod flat_rows;
 mod gpu;
@@ -110,6 +111,7 @@ pub fn schedule(func: &PrimFunc, machine: &Machine) -> Option<(PrimFunc, Vec<App
 
 /// `func` scheduled by the rules, for a dimension in some range.
 fn by_rules(func: PrimFunc, machine: &Machine, at_most: Option<&AtMost>) -> Option<(PrimFunc, Vec<Applied>)> {
+    let func = extremes::in_two_sweeps(&func).unwrap_or(func);
     let mut s = Schedule::new(func).ok()?;
     inline::inline(&mut s, &cpu::PADDED_OF_ATTENTION);
     if let Some(flat) = flat_rows::flattened(s.func()).filter(|_| at_most.is_none()) {

@@ -2,12 +2,13 @@
 //! one.
 
 use super::parallel;
+use crate::arith::same;
 use crate::dlight::Rule;
 use crate::dlight::analysis::{Axis, BlockInfo, Stride, stride};
 use crate::target::Machine;
-use crate::tir::IterKind;
 use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::{PREFETCH_L2, REDUCTION_LANES};
+use crate::tir::{BufferLoad, IterKind, uses_var};
 
 pub(super) const RULE: Rule = Rule {
     name: "reduction",
@@ -25,7 +26,11 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     let outer = info.axes.iter().take_while(|axis| axis.kind == IterKind::Spatial).count();
     let block = s.block(&info.name)?;
-    let loops = s.get_loops(block)?;
+    let mut loops = s.get_loops(block)?;
+    if is_one_row(info, outer) {
+        let fused = s.fuse_n(&loops[outer..])?;
+        loops.splice(outer.., [fused]);
+    }
     let lanes = in_lanes(s, info, &loops)?;
     match (from_memory(info, outer, machine), &loops[..outer], &loops[..]) {
         (Some(row), _, [.., inner]) if lanes && row.of_axis >= AHEAD => {
@@ -75,6 +80,27 @@ pub(super) fn in_lanes(s: &mut Schedule, info: &BlockInfo, loops: &[LoopRV]) -> 
         }
         _ => Ok(false),
     }
+}
+
+/// True if the reduced axes are several, and together the last ones of all operands, so that their elements are one contiguous row.
+fn is_one_row(info: &BlockInfo, outer: usize) -> bool {
+    let reduced = &info.axes[outer..];
+    let is_row = |load: &BufferLoad| {
+        let Some(first) = load.indices.len().checked_sub(reduced.len()) else { return false };
+        let last = load.indices[first..].iter().zip(&load.buffer.shape[first..]).zip(reduced);
+        load.buffer.strides.is_empty()
+            && load.indices[..first]
+                .iter()
+                .all(|index| reduced.iter().all(|axis| !uses_var(index, &axis.var)))
+            && last.into_iter().all(|((index, extent), axis)| {
+                index.as_var() == Some(&axis.var)
+                    && axis.extent.as_int().is_some()
+                    && same(extent, &axis.extent)
+            })
+    };
+    reduced.len() > 1
+        && reduced.iter().all(|axis| axis.kind == IterKind::Reduce)
+        && info.loads.iter().all(|load| is_row(load))
 }
 
 /// True if all operands are contiguous along the innermost axis, or do not depend on it.
