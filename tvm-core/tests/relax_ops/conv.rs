@@ -197,7 +197,7 @@ fn convolutions_of_bytes() {
         assert_eq!(call1("nn.conv2d", args, attrs).to_vec::<i32>().unwrap(), want, "{layout}");
     }
     // Words of seven channels would reach from one group into the next.
-    let seven = Arg::Const(tensor(&vec![1u8; 140], &[1, 7, 4, 5]));
+    let seven = Arg::Const(tensor(&[1u8; 140], &[1, 7, 4, 5]));
     let of_groups = Arg::Const(tensor(&of_groups, &[6, 1, 3, 2]));
     let err = try_call("nn.conv2d", [seven, of_groups], case.attrs()).unwrap_err().to_string();
     assert!(err.contains("the data has 7 channels, the weight is for 8 (in 2 groups)"), "{err}");

@@ -30,18 +30,25 @@ pub(super) fn to_layout(tensor: &Tensor, letters: &str, layout: &Layout) -> Opti
     Some(res)
 }
 
-/// The weights (in, out, rows, columns) of a transposed convolution as those of the convolution that computes its phases, whose channels
-/// are (phase of rows, phase of columns, out); `None` if the strides do not divide the window.
-pub(super) fn phases(tensor: &Tensor, [down, right]: [i64; 2]) -> Option<Tensor> {
+/// The weights (in, out, rows, columns) of a transposed convolution as those of the convolution that computes some of its phases: along
+/// each spatial axis, so many from the first one on. The channels are (phase of rows, phase of columns, out). `None` if these
+/// phases do not read as many elements.
+pub(super) fn phases(tensor: &Tensor, phases: [[i64; 2]; 2], strides: [i64; 2]) -> Option<Tensor> {
     let [inputs, outputs, height, width] = *tensor.shape() else { return None };
-    if height % down != 0 || width % right != 0 || height * width == 0 {
-        return None;
+    let taps = |extent: i64, stride: i64, phase: i64| (extent - phase + stride - 1) / stride;
+    let mut counts = [0; 2];
+    for (axis, extent) in [height, width].into_iter().enumerate() {
+        let ([first, count], stride) = (phases[axis], strides[axis]);
+        counts[axis] = taps(extent, stride, first);
+        if counts[axis] < 1 || taps(extent, stride, first + count - 1) != counts[axis] {
+            return None;
+        }
     }
-    let (rows, columns, window) = (height / down, width / right, height * width);
+    let ([[top, down], [left, right]], [rows, columns], window) = (phases, counts, height * width);
     // The taps of a phase are in the opposite order.
     let shape = [down, right, outputs, inputs, rows, columns];
-    let steps = [width, 1, window, outputs * window, -down * width, -right];
-    let last = (rows - 1) * down * width + (columns - 1) * right;
+    let steps = [width, 1, window, outputs * window, -strides[0] * width, -strides[1]];
+    let last = (top + (rows - 1) * strides[0]) * width + left + (columns - 1) * strides[1];
     let mut res = Tensor::zeros(&[down * right * outputs, inputs, rows, columns], tensor.dtype()).ok()?;
     let (bytes, size) = (tensor.bytes().ok()?, tensor.dtype().bytes());
     copy(bytes, size, last, &shape, &steps, &mut res.bytes_mut().ok()?.chunks_exact_mut(size.max(1)));

@@ -1,6 +1,8 @@
 //! Transposed convolutions on channels in blocks. Results with the same remainder by the stride, of one phase, are a convolution of the
-//! data with a part of the window, as `topi::conv_transpose` says; so all phases are the channels of one convolution, in blocks. Then
-//! each phase goes to its places: whole blocks are moved.
+//! data with a part of the window, as `topi::conv_transpose` says. Where these parts have the same size, all phases are the channels of
+//! one convolution; otherwise each is a convolution. Then each phase goes to its places: whole blocks are moved.
+
+use tvm_runtime::Tensor;
 
 use super::{Blocks, Converter, constant};
 use crate::arith::Analyzer;
@@ -9,11 +11,14 @@ use crate::relax::analysis::simplify_dim;
 use crate::relax::{Arg, Call, Callee};
 use crate::tir::PrimExpr;
 
-/// What one spatial axis of the convolution of all phases reads, and where its results go.
+/// What one spatial axis of the phases reads, and where their results go.
 struct Axis {
+    window: i64,
     stride: i64,
-    /// Zeros before and after the data.
-    zeros: [i64; 2],
+    /// The position in the data of the first result of a phase.
+    start: i64,
+    /// Zeros after the data.
+    after: i64,
     /// The results of one phase.
     extent: PrimExpr,
     /// The first result that is kept, and their number.
@@ -21,21 +26,33 @@ struct Axis {
 }
 
 impl Axis {
-    /// `None` if windows are no whole number of strides, so that phases have parts of them of different sizes, or if data are cut off.
+    /// `None` if data are cut off, or their number and that of the results are not known relative to each other.
     fn of(data: &PrimExpr, result: &PrimExpr, window: i64, stride: i64, pad: i64) -> Option<Axis> {
-        if window % stride != 0 {
-            return None;
-        }
         let start = pad / stride;
         let extent = (result + (pad - 1)).floordiv(stride) + (1 - start);
         let more = &extent + start - data;
-        let more = simplify_dim(&more)
+        let after = simplify_dim(&more)
             .as_int()
             .or_else(|| Analyzer::of_indices([&extent, &more]).simplify(&more).as_int())?;
-        let zeros = [window / stride - 1 - start, more];
         let kept = [PrimExpr::index(pad - start * stride), result.clone()];
-        let extent = simplify_dim(&extent);
-        zeros.iter().all(|it| *it >= 0).then_some(Axis { stride, zeros, extent, kept })
+        let axis = Axis { window, stride, start, after, extent: simplify_dim(&extent), kept };
+        // The last phase has the fewest taps.
+        (after >= 0 && window >= stride && axis.before(axis.stride - 1) >= 0).then_some(axis)
+    }
+
+    /// Elements of the window that results of a phase read.
+    fn taps(&self, phase: i64) -> i64 {
+        (self.window - phase + self.stride - 1) / self.stride
+    }
+
+    /// Zeros before the data for a phase.
+    fn before(&self, phase: i64) -> i64 {
+        self.taps(phase) - 1 - self.start
+    }
+
+    /// True if all phases read as many elements.
+    fn is_even(&self) -> bool {
+        self.window % self.stride == 0
     }
 
     /// True if all results of all phases are kept.
@@ -70,26 +87,72 @@ impl Converter<'_> {
                 Axis::of(&dims[2 + axis], &result[2 + axis], window, stride, pad)
             })
             .collect::<Option<_>>()?;
-        let strides = [axes[0].stride, axes[1].stride];
-        let weight = constant::phases(weight, strides)?;
-        let padding: Vec<i64> =
-            [0, 1].iter().flat_map(|side| axes.iter().map(|it| it.zeros[*side])).collect();
-        let op = Op::get("nn.conv2d").ok()?;
-        let conv = Call {
-            callee: Callee::Op(op),
-            args: vec![data.clone(), Arg::Const(weight)].into(),
-            attrs: Attrs::new().with("padding", padding),
-            ..call.clone()
+        let [rows, columns] = &axes[..] else { return None };
+        let strides = [rows.stride, columns.stride];
+        let is_one = axes.iter().all(Axis::is_even);
+        let (phases, blocks) = if is_one {
+            let weight = constant::phases(weight, [[0, rows.stride], [0, columns.stride]], strides)?;
+            self.phase(call, var.name(), weight, &axes, [0, 0], strides[0] * strides[1])?
+        } else {
+            self.phases_apart(call, var.name(), weight, &axes)?
         };
-        let (phases, blocks) = self.conv(op, &conv, var.name(), strides[0] * strides[1])?;
         let blocks = Blocks { channels, ..blocks };
         let value = self.in_places(&phases, blocks, &axes, &call.span)?;
         self.choices.note(super::NAME, || {
+            let convolutions = if is_one { "one convolution" } else { "a convolution each" };
             let choice =
-                format!("layout {}, {} phases as one convolution", blocks.layout(), strides[0] * strides[1]);
+                format!("layout {}, {} phases as {convolutions}", blocks.layout(), strides[0] * strides[1]);
             [format!("transposed {}", self.described(call)), choice, "whole blocks go to their places".into()]
         });
         Some((value, blocks))
+    }
+
+    /// The convolution of `phase`, or of all `parts` phases in the channels of `weight`, in blocks.
+    fn phase(
+        &mut self,
+        call: &Call,
+        name: &str,
+        weight: Tensor,
+        axes: &[Axis],
+        phase: [i64; 2],
+        parts: i64,
+    ) -> Option<(Var, Blocks)> {
+        let op = Op::get("nn.conv2d").ok()?;
+        let before = axes.iter().zip(phase).map(|(axis, phase)| axis.before(phase));
+        let padding: Vec<i64> = before.chain(axes.iter().map(|axis| axis.after)).collect();
+        let conv = Call {
+            callee: Callee::Op(op),
+            args: vec![call.args[0].clone(), Arg::Const(weight)].into(),
+            attrs: Attrs::new().with("padding", padding),
+            ..call.clone()
+        };
+        self.conv(op, &conv, name, parts)
+    }
+
+    /// The convolutions of all phases, one after the other along the channels.
+    fn phases_apart(
+        &mut self,
+        call: &Call,
+        name: &str,
+        weight: &Tensor,
+        axes: &[Axis],
+    ) -> Option<(Var, Blocks)> {
+        let [rows, columns] = axes else { return None };
+        let strides = [rows.stride, columns.stride];
+        let (mut phases, mut found) = (Vec::new(), None);
+        for row in 0..rows.stride {
+            for column in 0..columns.stride {
+                let weight = constant::phases(weight, [[row, 1], [column, 1]], strides)?;
+                let (value, blocks) = self.phase(call, name, weight, axes, [row, column], 1)?;
+                if !blocks.is_exact() || found.replace(blocks).is_some_and(|other| other != blocks) {
+                    return None;
+                }
+                phases.push(Arg::from(value));
+            }
+        }
+        let attrs = Attrs::new().with("axis", 1i64);
+        let all = self.emit(name, "concat", &[Arg::Tuple(phases.into())], attrs, &call.span)?;
+        Some((all, found?))
     }
 
     /// The results of the phases, which are the outermost part of the channels, next to each other.

@@ -2,7 +2,8 @@
 //!
 //! A convolution of constant extents of channels gets the layout `NCHW{b}c` for its result and `OIHW{i}i{o}o` or `OIHW{o}o`
 //! for its weights: the innermost axis is one or two vectors of the target, whatever the image is. If the channels are no
-//! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads.
+//! whole blocks, the result has further channels, computed with weights of 0, which no other convolution reads. Groups of channels
+//! are whole blocks, or stay plain. Transposed convolutions become convolutions, of which each computes one phase or all.
 //! Element-wise operators, pooling, padding, concatenation of channels, batch normalisation and reductions over the image take values
 //! in blocks as they are; where others are beside them, only if a convolution in blocks reads the result. Other operators get the
 //! plain value, which a `layout_transform` makes once. A convolution of 1×1 stays in the plain layout if nothing around it is in

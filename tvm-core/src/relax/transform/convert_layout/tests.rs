@@ -416,10 +416,10 @@ fn images_of_both_layouts_become_blocks_where_they_are_read_in_blocks() {
     }
 }
 
-/// The phases of transposed convolutions are channels of one convolution in blocks where all have windows of the same size, and whole
-/// blocks of channels. Images may be of symbolic size.
+/// The phases of transposed convolutions are channels of one convolution in blocks where all have windows of the same size, otherwise
+/// convolutions, if their channels are whole blocks. Images may be of symbolic size.
 #[test]
-fn phases_of_transposed_convolutions_are_one_convolution() {
+fn phases_of_transposed_convolutions_are_convolutions() {
     for (channels, window, strides, padding, more, in_blocks) in [
         (8, [2, 2], [2, 2], [0, 0, 0, 0], [0, 0], true),
         (8, [4, 4], [2, 2], [1, 1, 1, 1], [0, 0], true),
@@ -428,8 +428,13 @@ fn phases_of_transposed_convolutions_are_one_convolution() {
         (16, [3, 3], [1, 1], [1, 1, 1, 1], [0, 0], true),
         (16, [3, 3], [1, 1], [0, 0, 2, 0], [0, 0], true),
         (8, [4, 4], [2, 2], [1, 0, 0, 2], [1, 1], true),
-        // Phases of two sizes, channels that are no block, data that are cut off.
-        (8, [3, 3], [2, 2], [1, 1, 1, 1], [1, 1], false),
+        // Phases of several sizes.
+        (8, [3, 3], [2, 2], [1, 1, 1, 1], [1, 1], true),
+        (4, [5, 4], [2, 3], [1, 0, 0, 1], [0, 2], true),
+        (8, [3, 2], [2, 2], [0, 1, 0, 1], [0, 0], true),
+        // A window that leaves results out, channels that are no block, data that are cut off.
+        (8, [2, 2], [3, 3], [0, 0, 0, 0], [0, 0], false),
+        (8, [3, 3], [2, 2], [2, 2, 2, 2], [0, 0], false),
         (6, [2, 2], [2, 2], [0, 0, 0, 0], [0, 0], false),
         (8, [2, 2], [1, 1], [2, 2, 2, 2], [0, 0], false),
     ] {
