@@ -2,9 +2,10 @@
 //! `index[r] = min(index[r], if x[r, k] == value[r] { k } else { i64::MAX })`. Both are reductions of one element, which have vectors;
 //! the pair of both has a chain of comparisons for each term.
 
+use tvm_runtime::DataType;
+
 use super::nest::{Nest, statements, with_statements};
 use crate::arith::same;
-use crate::te::{max_value, min_value};
 use crate::tir::analysis::{PairOp, pair_update, with_access_regions};
 use crate::tir::transform::renew_stmt;
 use crate::tir::{Block, BlockRealize, Buffer, BufferStore, For, PrimExpr, PrimFunc, Stmt};
@@ -45,10 +46,10 @@ impl Nest<'_> {
         let PairOp::ArgExtreme { largest, last } = pair.op else { return None };
         let ([index, value], [position, element]) = (pair.stores, pair.terms);
         let (dtype, of_index) = (value.buffer.dtype, index.buffer.dtype);
-        let start = if largest { min_value(dtype) } else { max_value(dtype) };
+        let start = worst(dtype, largest)?;
         let nowhere = PrimExpr::int(if last { -1 } else { i64::MAX }, of_index);
         let starts = self.starts(index, &nowhere) && self.starts(value, &start);
-        if !starts || !own(&value.buffer) || !of_index.is_int() || of_index.bits() != 64 || dtype.is_bool() {
+        if !starts || !own(&value.buffer) || !of_index.is_int() || of_index.bits() != 64 {
             return None;
         }
         let of = |store: &BufferStore| store.buffer.load(store.indices.clone());
@@ -94,4 +95,13 @@ impl Nest<'_> {
         let loops = self.loops.iter().rev();
         loops.fold(realize.into(), |body, node| For { body, ..(*node).clone() }.into())
     }
+}
+
+/// What every number of `dtype` is at least as good as, in the search for the largest or the smallest one.
+fn worst(dtype: DataType, largest: bool) -> Option<PrimExpr> {
+    if dtype.is_float() {
+        return Some(PrimExpr::float(if largest { f64::NEG_INFINITY } else { f64::INFINITY }, dtype));
+    }
+    let limit = if largest { i64::MIN } else { i64::MAX };
+    dtype.is_int().then(|| PrimExpr::int(limit >> (64 - u32::from(dtype.bits())), dtype))
 }

@@ -92,6 +92,16 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
     }
 }
 
+/// Pixels of images of one row, as convolutions over one axis have them, are the columns of a product as well.
+#[test]
+fn pixels_of_one_row_are_columns() {
+    for size in [[1, 400], [400, 1], [1, 31]] {
+        let (_, applied) = schedule(&conv([1, 64, 96], size, [1, 1, 0], 1), &MACHINE).unwrap();
+        let rules: Vec<(&str, &str)> = applied.iter().map(|it| (&*it.block, it.rule)).collect();
+        assert_eq!(rules.last(), Some(&("conv2d_product", "flat product")), "{size:?}");
+    }
+}
+
 /// Groups of whole blocks of channels, also of one block for each group, are products in tiles, as one group is.
 #[test]
 fn groups_of_blocks_are_products_of_their_own() {
