@@ -11,6 +11,9 @@ use crate::relax::analysis::simplify_dim;
 use crate::relax::{Arg, Call, Callee};
 use crate::tir::PrimExpr;
 
+/// Phases at most that are a convolution each: more would be as many kernels with little work.
+const MOST_PHASES: i64 = 9;
+
 /// What one spatial axis of the phases reads, and where their results go.
 struct Axis {
     window: i64,
@@ -63,7 +66,8 @@ impl Axis {
 }
 
 impl Converter<'_> {
-    /// The transposed convolution that is bound to `var`; `None` if its channels are no whole blocks, or its phases differ.
+    /// The transposed convolution that is bound to `var`; `None` if the channels of a phase are no whole blocks, if data are cut off, or
+    /// if phases that differ are more than [`MOST_PHASES`].
     pub(super) fn conv_transpose(&mut self, call: &Call, var: &Var) -> Option<(Var, Blocks)> {
         let [data, Arg::Const(weight)] = &*call.args else { return None };
         let [_, channels, height, width] = *weight.shape() else { return None };
@@ -139,6 +143,9 @@ impl Converter<'_> {
     ) -> Option<(Var, Blocks)> {
         let [rows, columns] = axes else { return None };
         let strides = [rows.stride, columns.stride];
+        if strides[0] * strides[1] > MOST_PHASES {
+            return None;
+        }
         let (mut phases, mut found) = (Vec::new(), None);
         for row in 0..rows.stride {
             for column in 0..columns.stride {

@@ -435,6 +435,9 @@ fn phases_of_transposed_convolutions_are_convolutions() {
         // A window that leaves results out, channels that are no block, data that are cut off.
         (8, [2, 2], [3, 3], [0, 0, 0, 0], [0, 0], false),
         (8, [3, 3], [2, 2], [2, 2, 2, 2], [0, 0], false),
+        // Many phases, of the same size and of several.
+        (8, [4, 4], [4, 4], [0, 0, 0, 0], [0, 0], true),
+        (8, [5, 5], [4, 4], [0, 0, 0, 0], [0, 0], false),
         (6, [2, 2], [2, 2], [0, 0, 0, 0], [0, 0], false),
         (8, [2, 2], [1, 1], [2, 2, 2, 2], [0, 0], false),
     ] {
