@@ -2,11 +2,9 @@
 //! `index[r] = min(index[r], if x[r, k] == value[r] { k } else { i64::MAX })`. Both are reductions of one element, which have vectors;
 //! the pair of both has a chain of comparisons for each term.
 
-use tvm_runtime::DataType;
-
 use super::nest::{Nest, statements, with_statements};
 use crate::arith::same;
-use crate::tir::analysis::{PairOp, pair_update, with_access_regions};
+use crate::tir::analysis::{PairOp, limit, pair_update, same_indices, with_access_regions};
 use crate::tir::transform::renew_stmt;
 use crate::tir::{Block, BlockRealize, Buffer, BufferStore, For, PrimExpr, PrimFunc, Stmt};
 
@@ -46,10 +44,11 @@ impl Nest<'_> {
         let PairOp::ArgExtreme { largest, last } = pair.op else { return None };
         let ([index, value], [position, element]) = (pair.stores, pair.terms);
         let (dtype, of_index) = (value.buffer.dtype, index.buffer.dtype);
-        let start = worst(dtype, largest)?;
+        let start = limit(dtype, !largest);
         let nowhere = PrimExpr::int(if last { -1 } else { i64::MAX }, of_index);
         let starts = self.starts(index, &nowhere) && self.starts(value, &start);
-        if !starts || !own(&value.buffer) || !of_index.is_int() || of_index.bits() != 64 {
+        let numbers = dtype.is_float() || dtype.is_int();
+        if !starts || !own(&value.buffer) || !numbers || !of_index.is_int() || of_index.bits() != 64 {
             return None;
         }
         let of = |store: &BufferStore| store.buffer.load(store.indices.clone());
@@ -73,10 +72,7 @@ impl Nest<'_> {
             _ => return false,
         };
         let is = |it: &BufferStore| {
-            it.buffer == store.buffer
-                && it.indices.len() == store.indices.len()
-                && it.indices.iter().zip(store.indices.iter()).all(|(a, b)| same(a, b))
-                && same(&it.value, value)
+            it.buffer == store.buffer && same_indices(&it.indices, &store.indices) && same(&it.value, value)
         };
         inits.iter().filter_map(Stmt::as_buffer_store).any(|it| is(it))
     }
@@ -95,13 +91,4 @@ impl Nest<'_> {
         let loops = self.loops.iter().rev();
         loops.fold(realize.into(), |body, node| For { body, ..(*node).clone() }.into())
     }
-}
-
-/// What every number of `dtype` is at least as good as, in the search for the largest or the smallest one.
-fn worst(dtype: DataType, largest: bool) -> Option<PrimExpr> {
-    if dtype.is_float() {
-        return Some(PrimExpr::float(if largest { f64::NEG_INFINITY } else { f64::INFINITY }, dtype));
-    }
-    let limit = if largest { i64::MIN } else { i64::MAX };
-    dtype.is_int().then(|| PrimExpr::int(limit >> (64 - u32::from(dtype.bits())), dtype))
 }

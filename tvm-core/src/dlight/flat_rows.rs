@@ -127,7 +127,7 @@ impl<'a> Nest<'a> {
         let shape = axes.iter().map(|axis| axis.dom.extent.clone()).collect();
         let from = to.buffer.renew(|it| {
             it.name = format!("{}_rows", it.name).into();
-            (it.shape, it.strides) = (shape, [].into());
+            (it.shape, it.strides, it.elem_offset) = (shape, [].into(), None);
         });
         let places = [at[0].clone().floordiv(row), at[0].clone().floormod(row)];
         let body = BufferStore {

@@ -30,7 +30,7 @@ pub(crate) use total::is_total;
 pub(crate) use tuple::{PairOp, pair_update};
 pub use update::atomic_update;
 pub(in crate::tir) use update::{is_own_update, loads_buffer, loads_element};
-pub(crate) use update::{same_indices, update};
+pub(crate) use update::{limit, same_indices, update};
 pub(crate) use weight::{WORTH_A_NAME, own_weight};
 pub use well_formed::well_formed;
 pub(crate) use well_formed::{check_expr, check_rules};

@@ -1,5 +1,7 @@
 //! Stores that update an element: `c[i] = c[i] + term`, also as an atomic operation.
 
+use tvm_runtime::DataType;
+
 use crate::arith::same;
 use crate::tir::{Binary, BinaryOp, Buffer, BufferStore, PrimCallee, PrimExpr, any_expr};
 
@@ -56,4 +58,17 @@ pub(crate) fn same_indices(a: &[PrimExpr], b: &[PrimExpr]) -> bool {
 /// True if `expr` reads an element of `buffer`.
 pub(in crate::tir) fn loads_buffer(expr: &PrimExpr, buffer: &Buffer) -> bool {
     any_expr(expr, &mut |it| matches!(it, PrimExpr::BufferLoad(load) if load.buffer == *buffer))
+}
+
+/// The largest or the smallest value of `dtype`; infinities of floats.
+pub(crate) fn limit(dtype: DataType, largest: bool) -> PrimExpr {
+    let unused = 64 - u32::from(dtype.bits());
+    match (dtype.is_float(), dtype.is_int(), largest) {
+        (true, _, _) => PrimExpr::float(if largest { f64::INFINITY } else { f64::NEG_INFINITY }, dtype),
+        (_, true, _) => PrimExpr::int((if largest { i64::MAX } else { i64::MIN }) >> unused, dtype),
+        (_, _, false) => PrimExpr::int(0, dtype),
+        _ if dtype.is_bool() => PrimExpr::bool(true),
+        // The bit pattern of all ones.
+        _ => PrimExpr::int((u64::MAX >> unused) as i64, dtype),
+    }
 }

@@ -6,7 +6,7 @@ use tvm_runtime::DataType;
 
 use crate::arith::same;
 use crate::ir::{Span, Var};
-use crate::tir::analysis::{PairOp, pair_update, update};
+use crate::tir::analysis::{PairOp, limit, pair_update, update};
 use crate::tir::{BinaryOp, Bind, Block, Buffer, BufferStore, PrimExpr, Stmt, binary};
 
 /// What a reduction computes: the `init` of each part once, then the stores, with the combination of elements and terms, in each
@@ -190,18 +190,5 @@ fn identity(op: BinaryOp, dtype: DataType, init: &PrimExpr) -> Option<PrimExpr> 
         | BinaryOp::Le
         | BinaryOp::Gt
         | BinaryOp::Ge => None,
-    }
-}
-
-/// The largest or the smallest value of `dtype`; infinities of floats.
-fn limit(dtype: DataType, largest: bool) -> PrimExpr {
-    let unused = 64 - u32::from(dtype.bits());
-    match (dtype.is_float(), dtype.is_int(), largest) {
-        (true, _, _) => PrimExpr::float(if largest { f64::INFINITY } else { f64::NEG_INFINITY }, dtype),
-        (_, true, _) => PrimExpr::int((if largest { i64::MAX } else { i64::MIN }) >> unused, dtype),
-        (_, _, false) => PrimExpr::int(0, dtype),
-        _ if dtype.is_bool() => PrimExpr::bool(true),
-        // The bit pattern of all ones.
-        _ => PrimExpr::int((u64::MAX >> unused) as i64, dtype),
     }
 }
