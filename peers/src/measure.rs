@@ -43,6 +43,11 @@ impl Times {
         stats::median(&self.medians).unwrap_or(f64::NAN)
     }
 
+    /// The 5th percentile of all times: what the program takes while nothing else keeps the machine busy.
+    pub fn p05(&self) -> f64 {
+        stats::quantile(&self.all, 0.05).unwrap_or(f64::NAN)
+    }
+
     /// The 95th percentile of all times.
     pub fn p95(&self) -> f64 {
         stats::quantile(&self.all, 0.95).unwrap_or(f64::NAN)

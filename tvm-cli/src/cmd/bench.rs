@@ -122,6 +122,7 @@ fn as_json(report: &Comparison) -> Json {
         match &it.times {
             Ok(times) => {
                 row["median_s"] = times.median().into();
+                row["p05_s"] = times.p05().into();
                 row["p95_s"] = times.p95().into();
                 row["noisy"] = times.noisy.into();
                 let known = if outcome.row.in_bytes() { outcome.row.bytes } else { outcome.row.flops } > 0.0;

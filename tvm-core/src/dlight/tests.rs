@@ -390,7 +390,7 @@ fn each_rule_takes_its_programs() {
     let rows = PrimExpr::from(Var::index("m"));
     let symbolic = |extent| if extent == 300 { rows.clone() } else { index(extent) };
     let symbol = |name| PrimExpr::from(Var::index(name));
-    let cases: [(PrimFunc, &[Row]); 29] = [
+    let cases: [(PrimFunc, &[Row]); 31] = [
         (product([64, 96, 80].map(index), false), &[("product", "contraction", "tile 8x32, packed")]),
         (product([64, 96, 80].map(index), true), &[("product", "contraction", "tile 8x32, packed")]),
         (product([49, 96, 80].map(index), true), &[("product", "contraction", "tile 7x32, packed")]),
@@ -432,7 +432,9 @@ fn each_rule_takes_its_programs() {
             &[("matmul", "contraction", "tile 8x32, in panels, 128 rows at a time")],
         ),
         // Its rows are in no equal blocks.
-        (in_panels(1018.into(), [96, 256, 32], true), &[("matmul", "contraction", "tile 6x32, in panels")]),
+        (in_panels(1018.into(), [96, 256, 32], true), &[("matmul", "contraction", "tile 14x32, in panels")]),
+        (in_panels(196.into(), [96, 80, 32], true), &[("matmul", "contraction", "tile 14x32, in panels")]),
+        (in_panels(197.into(), [96, 80, 32], true), &[("matmul", "contraction", "tile 11x32, in panels")]),
         (in_panels(16.into(), [96, 80, 16], true), &[("matmul", "contraction", "tile 16x16, in panels")]),
         (in_panels(18.into(), [96, 80, 16], false), &[("matmul", "contraction", "tile 9x16, in panels")]),
         (in_panels(1.into(), [96, 80, 32], true), &[("matmul", "contraction", "tile 1x32, in panels")]),

@@ -5,7 +5,8 @@
 //! operands that are vectors do not change, times `vectors` vectors along the contiguous axis. Each step of the reduction
 //! loads `vectors` vectors and `rows` scalars for `rows * vectors` multiply-adds. Tiles of 6 to 8 rows and 2 vectors keep
 //! two units for multiply-adds of four cycles of latency busy, with 12 to 16 accumulators. So do tiles of 12 to 16 rows and
-//! one vector, if the operand lies in panels of one vector.
+//! one vector, if the operand lies in panels of one vector. With 32 registers, tiles have up to 14 rows of 2 vectors: the
+//! vectors, which come from the second-level cache, are loaded half as often.
 //!
 //! A panel serves all rows, or, if these are many, a block of rows that stays in the second-level cache. Convolutions over
 //! blocks of channels are divided by rows of the image ([`image::parts`]).
@@ -260,7 +261,13 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
         (false, false) => 6,
         (false, true) => 12,
     };
-    let rows = row.map(|(i, axis)| (i, rows_of(axis.extent.as_int(), most_rows)));
+    // Pairs of floats are multiplied at one vector a cycle, for which 8 rows are enough.
+    let of_pairs =
+        info.multiplies_words() && info.store.as_ref().is_some_and(|it| it.buffer.dtype.is_float());
+    let rows = row.map(|(i, axis)| match axis.extent.as_int() {
+        Some(extent) if most_rows == 8 && extent > 8 && !of_pairs => (i, tall_rows(extent)),
+        extent => (i, rows_of(extent, most_rows)),
+    });
     if let (Some(columns), true) = (panels, rows.is_some()) {
         return Tile { rows, column, columns, in_panels: true };
     }
@@ -279,6 +286,17 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
 /// True if tiles of `size` divide the axis without remainder.
 fn is_multiple(axis: &Axis, size: i64) -> bool {
     axis.extent.as_int().is_some_and(|extent| extent % size == 0)
+}
+
+/// Rows of a tile of two vectors whose sums, vectors and scalar fill 32 registers.
+const TALL_ROWS: i64 = 14;
+
+/// The number of rows of a tile that may have up to [`TALL_ROWS`]: the most that divide `extent`, else those with which all tiles
+/// take the least time, where a tile takes as long as its rows and one more.
+fn tall_rows(extent: i64) -> i64 {
+    let sizes = || (TALL_ROWS / 2..=TALL_ROWS).rev();
+    let time = |rows: &i64| (extent + rows - 1) / rows * (rows + 1);
+    sizes().find(|rows| extent % rows == 0).or_else(|| sizes().min_by_key(time)).unwrap_or(TALL_ROWS)
 }
 
 /// The number of rows of a tile: at most `most`, and as few rows as possible left over.
