@@ -160,8 +160,10 @@ pub fn conv(
         let term = x.cast(wide) * weight.cast(wide);
         match &inside {
             Some([begin, end]) => {
-                let inside = at[2].clone().greater_equal(begin.clone()).and(at[2].clone().less(end.clone()));
-                sum(lazy(analyzer.simplify(&inside), term, PrimExpr::constant(0.0, wide)), &axes)
+                // The number of rows stays as the shape has it: the default schedule makes it a dimension of its own.
+                let row = analyzer.simplify(&at[2]);
+                let inside = row.clone().greater_equal(begin.clone()).and(row.less(end.clone()));
+                sum(lazy(inside, term, PrimExpr::constant(0.0, wide)), &axes)
             }
             None => sum(term, &axes),
         }

@@ -176,13 +176,17 @@ fn depthwise_windows_of_bytes_are_converted_in_bands() {
 /// out, the condition is decided once for a row of a window.
 #[test]
 fn padding_of_symbolic_images_is_computed_in_bands() {
+    let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    let half = |extent: &PrimExpr| simplify_dim(&((extent - 1i64).floordiv(2) + 1i64));
+    let smaller = half(&half(&h));
     for skip_padding in [false, true] {
-        padding_in_bands(skip_padding);
+        for height in [&h, &half(&h), &smaller, &half(&half(&smaller))] {
+            padding_in_bands(skip_padding, height.clone(), w.clone());
+        }
     }
 }
 
-fn padding_in_bands(skip_padding: bool) {
-    let [h, w] = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+fn padding_in_bands(skip_padding: bool, h: PrimExpr, w: PrimExpr) {
     let shape = [1.into(), 3.into(), h, w, 32.into()];
     let x = input("x", &shape);
     let weight = input("weight", &[3, 1, 5, 5, 32].map(PrimExpr::index));
