@@ -264,8 +264,10 @@ fn tile(info: &BlockInfo, column: usize, lanes: i64, machine: &Machine) -> Tile 
     // Pairs of floats are multiplied at one vector a cycle, for which 8 rows are enough.
     let of_pairs =
         info.multiplies_words() && info.store.as_ref().is_some_and(|it| it.buffer.dtype.is_float());
+    let two_vectors = panels.is_none_or(|width| width == 2 * lanes);
+    let may_be_tall = machine.vector_registers >= 32 && two_vectors && !of_pairs;
     let rows = row.map(|(i, axis)| match axis.extent.as_int() {
-        Some(extent) if most_rows == 8 && extent > 8 && !of_pairs => (i, tall_rows(extent)),
+        Some(extent) if may_be_tall && extent > most_rows => (i, tall_rows(extent)),
         extent => (i, rows_of(extent, most_rows)),
     });
     if let (Some(columns), true) = (panels, rows.is_some()) {
