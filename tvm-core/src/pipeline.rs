@@ -37,6 +37,7 @@ impl Pass {
         relax::transform::convert_layout,
         relax::transform::dead_code_elimination,
         relax::transform::eliminate_common_subexpr,
+        relax::transform::flush_subnormal_weights,
         relax::transform::fold_batch_norm,
         relax::transform::fold_constant,
         relax::transform::fuse_attention,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::analysis::AtMost;
-use super::cpu::{MAX_ROWS, SINGLE_ROWS, SKINNY};
+use super::cpu::{MAX_ROWS, SINGLE_ROWS, SKINNY, SPATIAL, WINDOW};
 use super::{Applied, by_rules};
 use crate::ir::{BlockId, Var};
 use crate::target::Machine;
@@ -19,6 +19,9 @@ use crate::tir::{Block, BlockRealize, Mutator, PrimExpr, PrimFunc, Stmt, Substit
 /// Symbolic dimensions that are tried.
 const MAX_DIMS: usize = 4;
 
+/// Rules of blocks that have no product of matrices.
+const WITHOUT_PRODUCTS: [&str; 2] = [SPATIAL, WINDOW];
+
 /// The schedule `many` of `func`, joined with one for at most [`MAX_ROWS`] rows, if that one is another, and with one for
 /// at most [`SINGLE_ROWS`], if that one reads longer pieces of a matrix, and with one for one row.
 pub(super) fn with_few_rows(
@@ -27,6 +30,10 @@ pub(super) fn with_few_rows(
     machine: &Machine,
 ) -> (PrimFunc, Vec<Applied>) {
     let skinny = |applied: &[Applied]| applied.iter().filter(|it| it.rule == SKINNY).count();
+    // Schedules of images of symbolic size take long, so those without a product are not made again.
+    if many.1.iter().all(|it| WITHOUT_PRODUCTS.contains(&it.rule)) {
+        return many;
+    }
     for dim in func.symbolic_dims().into_iter().take(MAX_DIMS) {
         let up_to = |most| by_rules(func.clone(), machine, Some(&AtMost { dim: dim.clone(), most }));
         let Some(few) = up_to(MAX_ROWS).filter(|few| skinny(&few.1) > skinny(&many.1)) else { continue };

@@ -1,5 +1,6 @@
 //! Which rule schedules what, with which parameters.
 
+mod elements;
 mod images;
 mod reductions;
 

@@ -19,6 +19,7 @@ pub fn default_build() -> Pass {
             relax::fuse_attention(),
             relax::fold_batch_norm(),
             relax::narrow_before_moves(),
+            relax::flush_subnormal_weights(),
             relax::dead_code_elimination(),
             relax::to_mixed_precision(),
             relax::specialize_batch(),

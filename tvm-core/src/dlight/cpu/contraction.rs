@@ -117,13 +117,13 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
                 it = block;
             }
             match &parts {
-                Some(parts) if parts.axis == i => {
-                    let [part, rest] = s.split(it, [Some(parts.count), None])?;
+                Some(image::Parts { axis, count: Some(count), .. }) if *axis == i => {
+                    let [part, rest] = s.split(it, [Some(*count), None])?;
                     around.push(part);
                     outer.push(rest);
                 }
                 Some(parts) if parts.inside(i) => weights.push(it),
-                Some(parts) if i < parts.axis => around.push(it),
+                Some(parts) if i <= parts.axis => around.push(it),
                 _ => outer.push(it),
             }
         }
@@ -190,7 +190,10 @@ fn described(
     parts: Option<&image::Parts>,
 ) -> String {
     let rows = tile.rows.map_or(1, |(_, rows)| rows);
-    let parts = parts.map_or_else(String::new, |parts| format!(", {} parts of the image", parts.count));
+    let parts = parts.map_or_else(String::new, |parts| match parts.count {
+        Some(count) => format!(", {count} parts of the image"),
+        None => ", row by row of the image".to_string(),
+    });
     let blocks = cached_tiles.map_or_else(String::new, |tiles| format!(", {} rows at a time", tiles * rows));
     let packed = match packed {
         Some(it) if it.transposed => ", transposed and packed",

@@ -36,8 +36,8 @@ pub(super) fn rows(info: &BlockInfo) -> Option<usize> {
 pub(super) struct Parts {
     /// The axis of which parts are ranges.
     pub(super) axis: usize,
-    /// Their number.
-    pub(super) count: i64,
+    /// Their number; without it, each value along the axis is a part.
+    pub(super) count: Option<i64>,
     /// The axes along which the weights are other ones.
     of_weights: Vec<usize>,
 }
@@ -51,7 +51,8 @@ impl Parts {
 
 /// How to divide the block, a sum over blocks of channels of products with vectors along the axis `column`, by an axis along
 /// which these vectors, the weights, stay the same. `tile` is the axis of which a tile takes several values, and how many.
-/// `None` if weights are larger than the image or a cache, or if there are as many images as threads.
+/// `None` if weights are larger than the image or a cache, or if there are as many images as threads. Of images of unknown size, each row
+/// is a part: it is read once for all weights, which stay in the second-level cache.
 pub(super) fn parts(
     info: &BlockInfo,
     column: usize,
@@ -89,7 +90,16 @@ pub(super) fn parts(
     };
     let cores = i64::from(machine.cores);
     let many = |&axis: &usize| count_of(axis).is_some_and(|count| count >= cores);
-    let axis = others.iter().copied().find(many)?;
+    // Without a number, parts are single rows, with the pixels of a row inside.
+    let is_symbolic = |axis: &usize| info.axes[*axis].extent.as_int().is_none();
+    let row = || {
+        others
+            .iter()
+            .copied()
+            .rfind(|axis| tile.is_some_and(|(pixels, _)| *axis < pixels))
+            .filter(is_symbolic)
+    };
+    let axis = others.iter().copied().find(many).or_else(row)?;
     if others.first() == Some(&axis) && axis < *of_weights.first()? {
         // Parts are images as they are.
         return None;
@@ -98,8 +108,12 @@ pub(super) fn parts(
     let apart = of_weights.iter().filter(|&&axis| uses(&images, axis)).map(|&axis| &info.axes[axis]);
     let (apart, cache) = (iterations(apart)?.max(1), (machine.l2_bytes as i64 / 2).max(1));
     let (of_weight, of_image) = (bytes(&weights)?, bytes(&images)?);
-    if of_weight > of_image || of_weight / apart > cache {
+    let is_known = !is_symbolic(&axis);
+    if is_known && of_weight > of_image || of_weight / apart > cache {
         return None;
+    }
+    if !is_known {
+        return Some(Parts { axis, count: None, of_weights });
     }
     // A part stays in the second-level cache while it is multiplied by all weights.
     let least = cores.max(of_image / apart / cache + 1);
@@ -108,7 +122,7 @@ pub(super) fn parts(
         (least..=all).take(MOST_TRIED).find(|count| all % count == 0 && count % multiple == 0)
     };
     let count = divisor(cores).or_else(|| divisor(1)).unwrap_or(all);
-    (count > 1).then_some(Parts { axis, count, of_weights })
+    (count > 1).then_some(Parts { axis, count: Some(count), of_weights })
 }
 
 /// The bytes of the largest buffer that is read, without axes of unknown extent.

@@ -17,6 +17,8 @@ pub(super) use attention::PADDED as PADDED_OF_ATTENTION;
 pub(super) use contraction::NAME as CONTRACTION;
 pub(super) use ordered::NAME as ORDERED;
 pub(super) use skinny::{MAX_ROWS, NAME as SKINNY, SINGLE_ROWS};
+pub(super) use spatial::NAME as SPATIAL;
+pub(super) use window::NAME as WINDOW;
 
 use std::sync::Arc;
 

@@ -16,8 +16,11 @@ use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
 use crate::tir::transform::IN_ORDER;
 use crate::tir::{BufferLoad, Intrinsic, IterKind, PrimCallee, PrimExpr, Scope, uses_var};
 
+/// Name of the rule.
+pub(in crate::dlight) const NAME: &str = "window";
+
 pub(super) const RULE: Rule = Rule {
-    name: "window",
+    name: NAME,
     why: "windows are small and each operand serves few results: loops over the window are unrolled around a tile",
     apply,
 };

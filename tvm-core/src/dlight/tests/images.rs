@@ -92,6 +92,33 @@ fn symbolic_images_have_the_rules_of_constant_ones() {
     }
 }
 
+/// Rows of symbolic images are multiplied one after another by weights that stay in a cache; larger weights are not read for each row.
+#[test]
+fn symbolic_images_are_multiplied_row_by_row() {
+    let [n, h, w] = ["n", "h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    for (batch, blocks, want) in [
+        (1.into(), 4, "tile 8x32, row by row of the image"),
+        (n.clone(), 4, "tile 8x32, row by row of the image"),
+        (n.clone(), 64, "tile 8x32"),
+    ] {
+        let x = input("x", &[batch.clone(), blocks.into(), h.clone(), w.clone(), 32.into()]);
+        let weight = input("weight", &[blocks, blocks, 1, 1, 32, 32].map(PrimExpr::index));
+        let params = ConvParams {
+            strides: vec![1; 2],
+            pad_before: vec![0; 2],
+            pad_after: vec![0; 2],
+            dilation: vec![1; 2],
+            groups: 1,
+            skip_padding: false,
+        };
+        let shape = [batch, blocks.into(), h.clone(), w.clone(), 32.into()];
+        let func = rectified(x, weight, &params, ["NCHW32c", "OIHW32i32o", "NCHW32c"], shape);
+        let (scheduled, applied) = schedule(&func, &MACHINE).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (it.rule, &*it.parameters)).collect();
+        assert_eq!(got, [("contraction", want)], "{scheduled}");
+    }
+}
+
 /// Pixels of images of one row, as convolutions over one axis have them, are the columns of a product as well.
 #[test]
 fn pixels_of_one_row_are_columns() {

@@ -333,8 +333,8 @@ impl InstructionKind {
         }
         let before = state.clone();
         let outputs = self.change(state, inputs, choice).and_then(|outputs| {
-            match misfit(self.name(), state, Some(&before))? {
-                Some(misfit_now) if misfit(self.name(), &before, None)?.is_none() => Err(misfit_now),
+            match misfit(self.name(), state, Some(&before), self.checked(inputs))? {
+                Some(misfit_now) if misfit(self.name(), &before, None, None)?.is_none() => Err(misfit_now),
                 _ => Ok(outputs),
             }
         });
@@ -342,6 +342,18 @@ impl InstructionKind {
             *state = before;
         }
         outputs
+    }
+
+    /// The loop that the primitive checks itself: the one whose kind it sets.
+    fn checked(&self, inputs: &[Item]) -> Option<VarId> {
+        let sets_kind = matches!(
+            self,
+            InstructionKind::Parallel | InstructionKind::Vectorize | InstructionKind::Bind { .. }
+        );
+        match inputs.first() {
+            Some(Item::Stmt(StmtSRef::Loop(var))) if sets_kind => Some(*var),
+            _ => None,
+        }
     }
 
     fn change(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, LinearSum, Products, detect_iter_map};
+use crate::arith::{Analyzer, ConstIntBound, IterMapLevel, LinearSum, Products, detect_iter_map, same};
 use crate::ir::{Var, VarId};
 use crate::tir::schedule::rewrite::{self, bind_loop};
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef};
@@ -71,7 +71,7 @@ fn determined(
 ) -> Vec<VarId> {
     let mut known: Vec<VarId> =
         iters.iter().filter(|(_, range)| range.extent.is_const(1)).map(|(var, _)| var.id()).collect();
-    let (dividends, others) = divided(exprs);
+    let (dividends, others) = divided(exprs, analyzer);
     let written = exprs;
     let exprs = &[exprs, &dividends].concat()[..];
     let open = |expr: &PrimExpr, known: &[VarId]| -> Vec<(Var, Range)> {
@@ -115,27 +115,41 @@ fn determined(
     known
 }
 
-/// The dividends whose quotient and remainder by the same divisor are both in `exprs`, as these two determine the
-/// dividend; and the other expressions.
-fn divided(exprs: &[PrimExpr]) -> (Vec<PrimExpr>, Vec<PrimExpr>) {
+/// The dividends whose quotient and remainder by the same divisor are both in `exprs`, or follow from them, as these two determine
+/// the dividend; and the other expressions.
+fn divided(exprs: &[PrimExpr], analyzer: &Analyzer) -> (Vec<PrimExpr>, Vec<PrimExpr>) {
+    let (mut dividends, mut others): (Vec<PrimExpr>, Vec<PrimExpr>) = (Vec::new(), exprs.to_vec());
+    let find = |all: &[&PrimExpr]| {
+        let pairs = (0..all.len()).flat_map(|i| (0..all.len()).map(move |j| [i, j]));
+        pairs.into_iter().find_map(|[i, j]| Some(([i, j], dividend(all[i], all[j], analyzer)?)))
+    };
+    loop {
+        let all: Vec<&PrimExpr> = dividends.iter().chain(&others).collect();
+        let Some((pair, whole)) = find(&all) else { return (dividends, others) };
+        let first = dividends.len();
+        let mut at = 0..;
+        dividends.retain(|_| at.next().is_some_and(|i| !pair.contains(&i)));
+        let mut at = first..;
+        others.retain(|_| at.next().is_some_and(|i| !pair.contains(&i)));
+        dividends.push(whole);
+    }
+}
+
+/// `x` where the two expressions are a quotient `x / b` and the remainder `x % b`. With positive `b` and `c`, a quotient of `y / c` by `b`
+/// is also one of `y` by `b * c`.
+fn dividend(quotient: &PrimExpr, remainder: &PrimExpr, analyzer: &Analyzer) -> Option<PrimExpr> {
     let parts = |expr: &PrimExpr, wanted: BinaryOp| match expr {
         PrimExpr::Binary(it) if it.op == wanted => Some((it.a.clone(), it.b.clone())),
         _ => None,
     };
-    let same = |a: &PrimExpr, b: &PrimExpr| crate::arith::same(a, b);
-    let mut dividends: Vec<PrimExpr> = Vec::new();
-    let mut used = vec![false; exprs.len()];
-    for (i, expr) in exprs.iter().enumerate() {
-        let Some((a, b)) = parts(expr, BinaryOp::FloorDiv) else { continue };
-        let is_rest =
-            |it: &PrimExpr| parts(it, BinaryOp::FloorMod).is_some_and(|(x, y)| same(&x, &a) && same(&y, &b));
-        if let Some(j) = exprs.iter().position(is_rest) {
-            (used[i], used[j]) = (true, true);
-            dividends.push(a);
-        }
+    let (of, by) = parts(quotient, BinaryOp::FloorDiv)?;
+    let (x, b) = parts(remainder, BinaryOp::FloorMod)?;
+    if same(&x, &of) && same(&b, &by) {
+        return Some(x);
     }
-    let others = exprs.iter().zip(used).filter(|(_, used)| !used).map(|(expr, _)| expr.clone()).collect();
-    (dividends, others)
+    let (_, c) = parts(&x, BinaryOp::FloorDiv).filter(|(y, _)| same(y, &of))?;
+    let positive = [&b, &c].iter().all(|it| analyzer.const_int_bound(it).min >= 1);
+    (positive && analyzer.can_prove_equal(&by, &(b * c))).then_some(x)
 }
 
 /// True when `expr` is `c * var + rest`, with a constant `c` other than 0 and a `rest` without `var`.
@@ -279,7 +293,7 @@ fn shared_indices(
     analyzer: &Analyzer,
 ) -> Vec<PrimExpr> {
     let dims = a.region.iter().zip(b.region.iter());
-    let same = dims.filter(|(x, y)| is_as_long(x, y) && crate::arith::same(&x.min, &y.min));
+    let same = dims.filter(|(x, y)| is_as_long(x, y) && same(&x.min, &y.min));
     same.filter_map(|(x, _)| place(&substitute_expr(&x.min, axes), &x.extent, analyzer)).collect()
 }
 
@@ -316,7 +330,7 @@ pub(in crate::tir::schedule) fn same_iteration(
         let places = [(x, &a_axes), (y, &b_axes)]
             .map(|(it, axes)| place(&substitute_expr(&it.min, axes), &it.extent, &analyzer));
         let [Some(x_value), Some(y_value)] = places else { continue };
-        if one_block && crate::arith::same(&x.min, &y.min) {
+        if one_block && same(&x.min, &y.min) {
             shared.push(x_value);
             continue;
         }

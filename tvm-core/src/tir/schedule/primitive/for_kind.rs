@@ -27,12 +27,13 @@ pub(in crate::tir::schedule) fn set_kind(
 
 /// The reason why some loop of `state` may not run with its kind, if there is one. Loops that are the same in `before`, in
 /// loops of the same kinds, are not checked again: whether iterations depend on each other is decided by the loop's body and
-/// by what they share, which are buffers that lowering cannot move into the loop. Loops over the same threads are always
-/// checked.
+/// by what they share, which are buffers that lowering cannot move into the loop. Nor is `checked`, the loop whose kind was
+/// just set. Loops over the same threads are always checked.
 pub(in crate::tir::schedule) fn misfit(
     name: &'static str,
     state: &ScheduleState,
     before: Option<&ScheduleState>,
+    checked: Option<VarId>,
 ) -> Result<Option<ScheduleError>, ScheduleError> {
     let mut loops: Vec<VarId> = state.side_by_side().iter().copied().collect();
     loops.sort_unstable();
@@ -43,7 +44,7 @@ pub(in crate::tir::schedule) fn misfit(
                 && kinds_above(old, var).eq(kinds_above(state, var))
         };
         // What threads reduce must be alone in the loops around as well.
-        let same = before.is_some_and(is_same) && !analysis::reduces_across(node);
+        let same = (before.is_some_and(is_same) || checked == Some(var)) && !analysis::reduces_across(node);
         if !same && let Err(err) = check_kind(name, state, node) {
             return Ok(Some(err.show(state, &[StmtSRef::Loop(var)])));
         }

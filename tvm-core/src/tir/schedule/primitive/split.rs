@@ -11,7 +11,7 @@ use crate::ir::{Var, VarId};
 use crate::tir::analysis::conjuncts;
 use crate::tir::schedule::state::LoopChange;
 use crate::tir::schedule::{ScheduleError, ScheduleState, StmtSRef, analysis, rewrite};
-use crate::tir::{For, ForKind, PrimExpr, Range, Stmt, substitute_expr};
+use crate::tir::{For, ForKind, Param, PrimExpr, Range, Stmt, substitute_expr, uses_var};
 
 const NAME: &str = "split";
 
@@ -88,6 +88,10 @@ fn check_indices<'a>(
         let least = dim.bound().map_or(0, |bound| bound.min().clamp(0, 1));
         smallest.bind_bound(dim, ConstIntBound::new(least.into(), 1));
     }
+    // Scalars of which extents are functions are part of what a call checks.
+    for scalar in scalars_of_shapes(state) {
+        smallest.bind_bound(&scalar, ConstIntBound::new(0, 1));
+    }
     bounds.for_each(|(var, range)| smallest.bind_range(var, &range));
     let vars = FxHashMap::from_iter([(node.loop_var.id(), whole.clone())]);
     for realize in analysis::child_blocks(&node.body) {
@@ -117,6 +121,15 @@ fn check_indices<'a>(
         }
     }
     Ok(())
+}
+
+/// The scalar parameters that extents of parameters are functions of.
+fn scalars_of_shapes(state: &ScheduleState) -> Vec<Var> {
+    let params = &state.func().params;
+    let buffers = || params.iter().filter_map(Param::buffer);
+    let is_in_shape = |var: &Var| buffers().any(|it| it.shape.iter().any(|extent| uses_var(extent, var)));
+    let scalars = params.iter().filter_map(|it| if let Param::Scalar(var) = it { Some(var) } else { None });
+    scalars.filter(|var| is_in_shape(var)).cloned().collect()
 }
 
 /// The value of a new loop variable: 0 if the loop has one iteration.
