@@ -14,7 +14,7 @@ use super::int_set::{DomMap, IntervalSet, SetEval};
 use super::modular_set::Modulars;
 use super::rewrite_simplify::Simplifier;
 use super::same::{Memo, any_node};
-use super::sum::{LinearSum, Products};
+use super::sum::Products;
 use super::{ConstIntBound, ModularSet};
 use crate::ir::tensor_program::{BinaryOp, PrimExpr, Range, binary};
 use crate::ir::{Var, VarId};
@@ -42,13 +42,11 @@ pub struct Analyzer {
 #[derive(Debug, Default)]
 struct Cache(RefCell<Answers>);
 
-/// Results by node, and by sum.
+/// Results by node.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) bounds: Memo<ConstIntBound>,
     pub(super) modulars: Memo<ModularSet>,
-    /// Whether sums are known not to be negative. Most that are not take the longest search.
-    pub(super) nonneg: FxHashMap<LinearSum, bool>,
 }
 
 impl Clone for Cache {
@@ -162,7 +160,6 @@ impl Analyzer {
         let answers = self.cache.0.get_mut();
         answers.bounds.clear();
         answers.modulars.clear();
-        answers.nonneg.clear();
     }
 
     fn info_mut(&mut self, var: &Var) -> &mut VarInfo {

@@ -72,15 +72,7 @@ impl Analyzer {
 
     /// True only if `sum >= 0`, for a sum of integers.
     pub(super) fn proves_sum_nonneg(&self, sum: &LinearSum) -> bool {
-        if sum_bound(self, sum).min >= 0 {
-            return true;
-        }
-        let known = self.cache().nonneg.get(sum).copied();
-        known.unwrap_or_else(|| {
-            let proved = self.proves_nonneg(sum, DEPTH, &mut { BUDGET });
-            self.cache().nonneg.insert(sum.clone(), proved);
-            proved
-        })
+        self.proves_nonneg(sum, DEPTH, &mut { BUDGET })
     }
 
     /// True only if `large - small >= margin`.

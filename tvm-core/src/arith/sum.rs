@@ -81,7 +81,7 @@ impl Hash for Monomial {
 }
 
 /// A linear sum over monomials. Terms stay in the order in which they first occurred.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LinearSum {
     /// The terms and their coefficients; some may be zero.
     terms: IndexMap<Monomial, i128, FxBuildHasher>,
@@ -90,15 +90,6 @@ pub struct LinearSum {
     /// Type of the terms and of the sum.
     pub(super) dtype: DataType,
     arithmetic: Arithmetic,
-}
-
-impl Hash for LinearSum {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // Sums with the same terms in another order are equal.
-        let terms = self.terms.iter().fold(0u64, |sum, term| sum.wrapping_add(FxBuildHasher.hash_one(term)));
-        state.write_u64(terms);
-        state.write_i128(self.constant);
-    }
 }
 
 /// The kind of numbers that a sum has.
