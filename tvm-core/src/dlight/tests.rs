@@ -66,36 +66,6 @@ fn transpose(shape: &[i64], axes: &[usize]) -> PrimFunc {
     create_prim_func("f", &[x], &[y]).unwrap()
 }
 
-/// Axes that stay beside each other are one axis of a tile, and a tile is not longer than its axis.
-#[test]
-fn transposes_have_tiles_of_joined_axes() {
-    let cases: [(&[i64], &[usize], &str); 8] = [
-        (&[1, 64, 56, 56], &[0, 2, 3, 1], "tiles of 16x16"),
-        (&[2, 4, 4, 32], &[0, 3, 1, 2], "tiles of 16x16"),
-        (&[2, 32, 4, 4], &[0, 2, 3, 1], "tiles of 16x16"),
-        (&[2, 4, 32], &[0, 2, 1], "tiles of 4x4"),
-        (&[2, 32, 8], &[0, 2, 1], "tiles of 8x8"),
-        (&[224, 224, 3], &[2, 0, 1], "tiles of 3x16"),
-        (&[3, 224, 224], &[1, 2, 0], "tiles of 16x3"),
-        (&[7, 3, 5, 2], &[3, 2, 1, 0], "tiles of 2x7"),
-    ];
-    for (shape, axes, want) in cases {
-        let (_, applied) = schedule(&transpose(shape, axes), &MACHINE).unwrap();
-        assert_eq!((applied[0].rule, &*applied[0].parameters), ("spatial", want), "{shape:?} as {axes:?}");
-    }
-    // Channels in contiguous blocks: the place in a block is an axis of its own.
-    for (shape, want) in [([2, 3, 14, 14, 32], "tiles of 16x16"), ([1, 5, 7, 3, 4], "tiles of 4x4")] {
-        let x = input("x", &shape.map(PrimExpr::index));
-        let [n, blocks, h, w, width] = shape;
-        let y = compute("y", [n, blocks * width, h, w].map(PrimExpr::index), &[&x], |i| {
-            let c = || i[1].clone();
-            x.at([i[0].clone(), c().floordiv(width), i[2].clone(), i[3].clone(), c().floormod(width)])
-        });
-        let (_, applied) = schedule(&create_prim_func("f", &[x], &[y]).unwrap(), &MACHINE).unwrap();
-        assert_eq!((applied[0].rule, &*applied[0].parameters), ("spatial", want), "{shape:?}");
-    }
-}
-
 /// Four times the sums and differences of `x` along its middle axis: `y[i, c, j]` is a sum for `c = 0` and a difference for
 /// `c = 1`. If `twice` is true, the sums and differences of these.
 fn butterflies(n: i64, twice: bool) -> PrimFunc {

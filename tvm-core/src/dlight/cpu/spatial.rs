@@ -37,10 +37,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     if info.axes.iter().any(|axis| axis.kind != IterKind::Spatial) {
         return Ok(None);
     }
-    let whole = without_last_ones(s, info)?;
-    let info = whole.as_ref().unwrap_or(info);
     let divided = divided(s, info)?;
     let info = divided.as_ref().unwrap_or(info);
+    let whole = without_last_ones(s, info)?;
+    let info = whole.as_ref().unwrap_or(info);
     let block = s.block(&info.name)?;
     let mut loops = s.get_loops(block)?;
     let Some(inner) = info.contiguous_axis() else {
@@ -101,7 +101,7 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
 /// The block without axes of extent 1 at its end, and its accesses without the last dimensions of this extent: where elements lie next
 /// to each other is the same without them.
 fn without_last_ones(s: &mut Schedule, info: &BlockInfo) -> Result<Option<BlockInfo>, ScheduleError> {
-    let ones = info.axes.iter().rev().take_while(|axis| axis.extent.is_const(1)).count();
+    let ones = last_ones(info);
     if ones == 0 || ones == info.axes.len() {
         return Ok(None);
     }
@@ -111,10 +111,15 @@ fn without_last_ones(s: &mut Schedule, info: &BlockInfo) -> Result<Option<BlockI
     Ok(BlockInfo::of(s, &info.name).map(BlockInfo::without_last_ones))
 }
 
+/// The number of axes of extent 1 at the end of the block.
+fn last_ones(info: &BlockInfo) -> usize {
+    info.axes.iter().rev().take_while(|axis| axis.extent.is_const(1)).count()
+}
+
 /// The block with an axis divided in two, if an operand has the axis in blocks that are contiguous, as the channels of an
 /// image that becomes one with contiguous rows: the part within a block is then an axis that may be transposed.
 fn divided(s: &mut Schedule, info: &BlockInfo) -> Result<Option<BlockInfo>, ScheduleError> {
-    let outer = &info.axes[..info.axes.len() - 1];
+    let outer = &info.axes[..info.axes.len().saturating_sub(last_ones(info) + 1)];
     let blocks = |axis: &Axis| {
         let extent = axis.extent.as_int()?;
         let width = info.loads.iter().find_map(|load| match load.indices.last()? {

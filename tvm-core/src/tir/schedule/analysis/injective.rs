@@ -135,8 +135,8 @@ fn divided(exprs: &[PrimExpr], analyzer: &Analyzer) -> (Vec<PrimExpr>, Vec<PrimE
     }
 }
 
-/// `x` where the two expressions are a quotient `x / b` and the remainder `x % b`. With positive `b` and `c`, a quotient of `y / c` by `b`
-/// is also one of `y` by `b * c`.
+/// `x` where the two expressions are a quotient `x / b` and the remainder `x % b`. With positive `b`, a quotient of `y / c` by `b` is also
+/// one of `y` by `b * c`.
 fn dividend(quotient: &PrimExpr, remainder: &PrimExpr, analyzer: &Analyzer) -> Option<PrimExpr> {
     let parts = |expr: &PrimExpr, wanted: BinaryOp| match expr {
         PrimExpr::Binary(it) if it.op == wanted => Some((it.a.clone(), it.b.clone())),
@@ -148,7 +148,7 @@ fn dividend(quotient: &PrimExpr, remainder: &PrimExpr, analyzer: &Analyzer) -> O
         return Some(x);
     }
     let (_, c) = parts(&x, BinaryOp::FloorDiv).filter(|(y, _)| same(y, &of))?;
-    let positive = [&b, &c].iter().all(|it| analyzer.const_int_bound(it).min >= 1);
+    let positive = analyzer.const_int_bound(&b).min >= 1;
     (positive && analyzer.can_prove_equal(&by, &(b * c))).then_some(x)
 }
 
