@@ -76,7 +76,8 @@ impl ExprMutator for Flush<'_> {
         let Some(name) = op_name(call) else { return walked };
         let is_product = PRODUCTS.contains(&name);
         let is_sum = |arg: &Arg| arg.as_var().is_some_and(|var| self.sums.contains(&var.id()));
-        if !is_product && !(STEPS.contains(&name) && call.args.iter().any(is_sum)) {
+        let is_step = STEPS.contains(&name) && call.args.iter().any(is_sum);
+        if !(is_product || is_step) {
             return walked;
         }
         self.sums.insert(binding.var.id());
