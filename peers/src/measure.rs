@@ -31,6 +31,8 @@ pub struct Times {
     pub all: Vec<f64>,
     /// Medians of the rounds.
     pub medians: Vec<f64>,
+    /// The round of each median; empty where contestants took no turns.
+    pub rounds: Vec<usize>,
     /// Fewer than half of the rounds ran on a quiet machine, so all count.
     pub noisy: bool,
     /// A first round that showed it far behind was the last.
@@ -41,6 +43,17 @@ impl Times {
     /// The median of the rounds' medians.
     pub fn median(&self) -> f64 {
         stats::median(&self.medians).unwrap_or(f64::NAN)
+    }
+
+    /// These times by those of `other`: the median of the ratios in the rounds that both have, as the machine may be slower in some
+    /// rounds than in others. The ratio of the medians, if fewer than half of the rounds are shared.
+    pub fn ratio(&self, other: &Times) -> f64 {
+        let in_round = |round: &usize| other.rounds.iter().position(|it| it == round);
+        let pairs = self.rounds.iter().zip(&self.medians);
+        let ratios: Vec<f64> =
+            pairs.filter_map(|(round, time)| Some(time / other.medians.get(in_round(round)?)?)).collect();
+        let shared = stats::median(&ratios).filter(|_| 2 * ratios.len() >= self.medians.len());
+        shared.unwrap_or_else(|| self.median() / other.median())
     }
 
     /// The 5th percentile of all times: what the program takes while nothing else keeps the machine busy.
@@ -296,7 +309,10 @@ impl<'a> Pool<'a> {
             match measured {
                 Ok((measured, quiet)) => {
                     let kept = if quiet { times } else { &mut runner.noisy };
-                    kept.medians.extend(stats::median(&measured));
+                    if let Some(median) = stats::median(&measured) {
+                        kept.medians.push(median);
+                        kept.rounds.push(round);
+                    }
                     kept.all.extend(measured);
                 }
                 Err(reason) => runner.times = Err(reason),
@@ -331,10 +347,32 @@ impl Runner {
             if times.medians.len() <= noisy.medians.len() {
                 times.noisy = !noisy.medians.is_empty();
                 times.medians.extend(noisy.medians);
+                times.rounds.extend(noisy.rounds);
                 times.all.extend(noisy.all);
             }
             times
         });
         Entry { side, label, times }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(rounds: &[(usize, f64)]) -> Times {
+        let (rounds, medians) = rounds.iter().copied().unzip();
+        Times { rounds, medians, ..Times::default() }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_rounds() {
+        // The machine is three times as slow in the last rounds, in which one contestant was measured more often.
+        let ours = times(&[(0, 2.0), (1, 2.0), (2, 6.0), (3, 6.0), (4, 6.0)]);
+        let peer = times(&[(0, 4.0), (1, 4.0), (5, 4.0), (3, 12.0)]);
+        assert_eq!(ours.ratio(&peer), 0.5);
+        // Too few rounds are shared.
+        assert_eq!(ours.ratio(&times(&[(0, 4.0), (7, 3.0), (8, 3.0)])), 2.0);
+        assert_eq!(times(&[(0, 3.0)]).ratio(&Times { medians: vec![2.0], ..Times::default() }), 1.5);
     }
 }

@@ -36,9 +36,9 @@ impl Measured {
         self.measured(side).min_by(|(_, a), (_, b)| a.median().total_cmp(&b.median()))
     }
 
-    /// Our time by that of the best peer.
+    /// Our time by that of the best peer, as [`Times::ratio`] has it.
     pub fn ratio(&self) -> Option<f64> {
-        Some(self.best(Side::Ours)?.1.median() / self.best(Side::Peer)?.1.median())
+        Some(self.best(Side::Ours)?.1.ratio(self.best(Side::Peer)?.1))
     }
 
     /// Our share of the limit.

@@ -11,7 +11,7 @@ pub(crate) fn page(report: &Comparison) -> String {
         res += &format!("- {machine}\n");
     }
     res += concat!(
-        "\nTimes are medians of rounds in which all contestants took turns; ratio is our time by the best peer's, below 1 is faster; ",
+        "\nTimes are medians of rounds in which all contestants took turns; ratio is our time by the best peer's, the median of the ratios in each round, below 1 is faster; ",
         "`~` marks rows that were measured while other programs ran. The limit of a row is measured in the same rounds.\n",
         "\n## Summary\n\n| group | threads | geometric mean | rows ok | goal | verdict on the mean |\n|---|---|---|---|---|---|\n"
     );

@@ -196,7 +196,7 @@ pub fn contestants(outcome: &Measured) -> String {
     let title = |name: &str| format!("{name:>11}");
     let head = ["median ms", "p95 ms", "GFLOP/s", "GB/s", "of limit", "ratio"].map(title).concat();
     res += &format!("  {:<28}{head}\n", "");
-    let ours = outcome.best(Side::Ours).map(|(_, times)| times.median());
+    let ours = outcome.best(Side::Ours).map(|(_, times)| times);
     let mut entries: Vec<_> = outcome.entries.iter().collect();
     let time = |it: &Entry| it.times.as_ref().map_or(f64::INFINITY, Times::median);
     entries.sort_by(|a, b| time(a).total_cmp(&time(b)));
@@ -213,7 +213,7 @@ pub fn contestants(outcome: &Measured) -> String {
             if work > 0.0 { format!("{:.1}", work / median / 1e9) } else { "–".to_string() }
         };
         let share = outcome.limit.map(|it| format!("{:.0} %", 100.0 * outcome.row.rate(median) / it));
-        let ratio = ours.filter(|_| entry.side == Side::Peer).map(|it| format!("{:.2}", it / median));
+        let ratio = ours.filter(|_| entry.side == Side::Peer).map(|it| format!("{:.2}", it.ratio(times)));
         let noisy = if times.noisy { " ~" } else { "" };
         let cells = [
             millis(median),
