@@ -1,6 +1,7 @@
 //! Blocks without reduction: transposes, and axes of symbolic extents.
 
 use super::*;
+use crate::tir::Intrinsic;
 
 /// Elements of a contiguous tensor are one vector loop, however many of its axes are symbolic or follow from scalars.
 #[test]
@@ -26,24 +27,6 @@ fn elements_of_symbolic_axes_are_one_vector_loop() {
     }
 }
 
-/// Images that leave blocks of channels are transposed in tiles, also where they have axes of one element at the end.
-#[test]
-fn images_leave_blocks_in_tiles() {
-    for (height, width) in [(508, 1), (1, 508), (20, 30)] {
-        let n = PrimExpr::from(Var::index("n"));
-        let x = input("x", &[n.clone(), 16.into(), height.into(), width.into(), 32.into()]);
-        let shape = [n, 512.into(), height.into(), width.into()];
-        let y = compute("y", shape, &[&x], |i: &[PrimExpr]| {
-            let channel = i[1].clone();
-            let [block, lane] = [channel.clone().floordiv(32), channel.floormod(32)];
-            x.at([i[0].clone(), block, i[2].clone(), i[3].clone(), lane])
-        });
-        let (scheduled, applied) = schedule(&create_prim_func("f", &[x], &[y]).unwrap(), &MACHINE).unwrap();
-        let got: Vec<_> = applied.iter().map(|it| (it.rule, &*it.parameters)).collect();
-        assert_eq!(got, [("spatial", "tiles of 16x16")], "{height}x{width}: {scheduled}");
-    }
-}
-
 /// Extents of scalars, as those of images that are enlarged beside others, may be of any sign.
 #[test]
 fn extents_of_scalars_are_divided_among_threads() {
@@ -57,11 +40,7 @@ fn extents_of_scalars_are_divided_among_threads() {
         let half = |at: &PrimExpr| at.clone().floordiv(2);
         let enlarged = x.at([i[0].clone(), i[1].clone(), half(&i[2]), half(&i[3]), i[4].clone()]);
         let at = [i[0].clone(), &i[1] - 4i64, i[2].clone(), i[3].clone(), i[4].clone()];
-        PrimExpr::call(
-            crate::ir::tensor_program::Intrinsic::IfThenElse,
-            [i[1].clone().less(4), enlarged, other.at(at)],
-            DataType::F32,
-        )
+        PrimExpr::call(Intrinsic::IfThenElse, [i[1].clone().less(4), enlarged, other.at(at)], DataType::F32)
     });
     let (scheduled, applied) =
         schedule(&create_prim_func("f", &[x, other], &[y]).unwrap(), &MACHINE).unwrap();
@@ -87,7 +66,12 @@ fn transposes_have_tiles_of_joined_axes() {
         assert_eq!((applied[0].rule, &*applied[0].parameters), ("spatial", want), "{shape:?} as {axes:?}");
     }
     // Channels in contiguous blocks: the place in a block is an axis of its own.
-    for (shape, want) in [([2, 3, 14, 14, 32], "tiles of 16x16"), ([1, 5, 7, 3, 4], "tiles of 4x4")] {
+    for (shape, want) in [
+        ([2, 3, 14, 14, 32], "tiles of 16x16"),
+        ([1, 5, 7, 3, 4], "tiles of 4x4"),
+        ([1, 16, 508, 1, 32], "tiles of 16x16"),
+        ([2, 16, 1, 508, 32], "tiles of 16x16"),
+    ] {
         let x = input("x", &shape.map(PrimExpr::index));
         let [n, blocks, h, w, width] = shape;
         let y = compute("y", [n, blocks * width, h, w].map(PrimExpr::index), &[&x], |i| {

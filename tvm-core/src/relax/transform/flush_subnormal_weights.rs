@@ -1,8 +1,7 @@
 //! `FlushSubnormalWeights`: weights smaller than the smallest normal number become 0.
 //!
 //! Training with weight decay leaves numbers such as 1e-40 in channels that are of no use. Many CPUs multiply such subnormal numbers
-//! in microcode, in over a hundred cycles instead of one half, so that a few of them in each vector make a convolution twenty times
-//! slower. A weight `w` becomes 0 where `|w| < 2⁻¹²⁶` for f32 and bf16 (`2⁻¹⁰²²` for f64), which changes a term `w * x` by less than
+//! in microcode, in over a hundred cycles for a vector that has one, so that a few of them take most of the time of a convolution. A weight `w` becomes 0 where `|w| < 2⁻¹²⁶` for f32 and bf16 (`2⁻¹⁰²²` for f64), which changes a term `w * x` by less than
 //! `2⁻¹²⁶ * |x|`. For an infinite `x`, that term is NaN instead of infinity.
 //!
 //! Weights are the constant operands of convolutions and matrix products, also where `permute_dims` or `reshape` moves them, and the

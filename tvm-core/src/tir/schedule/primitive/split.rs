@@ -88,7 +88,7 @@ fn check_indices<'a>(
         let least = dim.bound().map_or(0, |bound| bound.min().clamp(0, 1));
         smallest.bind_bound(dim, ConstIntBound::new(least.into(), 1));
     }
-    // Scalars of which extents are functions are part of what a call checks.
+    // Extents that are functions of scalars are checked by the call as well.
     for scalar in scalars_of_shapes(state) {
         smallest.bind_bound(&scalar, ConstIntBound::new(0, 1));
     }

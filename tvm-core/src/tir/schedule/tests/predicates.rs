@@ -68,6 +68,20 @@ fn factors_that_cover_far_too_much_are_refused() {
     assert!(err.contains("may not fit an i64"), "{err}");
 }
 
+/// Multiples and quotients of a scalar have large bounds; a call checks the extents that they are.
+#[test]
+fn loops_over_extents_of_scalars_may_be_split() {
+    for halvings in 0..5 {
+        let h = PrimExpr::from(Var::index("h"));
+        let rows = (0..halvings).fold(h * 2i64, |extent, _| (extent - 1i64).floordiv(2) + 1i64);
+        let mut s = Schedule::new(dense(rows, dim(8), dim(3))).unwrap();
+        let y = s.block("y").unwrap();
+        let [i, _, _] = s.loops(y).unwrap();
+        let split = s.split(i, [None, Some(4096)]).map(|_: [LoopRV; 2]| ());
+        assert!(split.is_ok(), "{halvings} halvings: {split:?}");
+    }
+}
+
 #[test]
 fn indices_that_may_not_fit_are_refused() {
     let mut s = Schedule::new(dense(dim(1 << 40), dim(1 << 40), dim(3))).unwrap();
