@@ -17,7 +17,7 @@ cargo xtask COMMAND
   doctor   what was found on this machine, and what to run where something is missing
   setup    install LLVM 19 where it is missing
   tidy     the invariants of the sources (tests/tidy), in two seconds
-  test     setup, then all tests: default features, feature cuda (on a fake driver), feature llvm
+  test     setup, then all tests: with the features llvm and cuda (on a fake driver), some without
   ci       everything CI checks: fmt, tidy, the bare façade, clippy, docs, then `test`
   bless    rewrite expect-test snapshots and trybuild .stderr files from what the tests produce now
   fuzz [--seconds N] [--cases N] [--seed N] [TARGET…]

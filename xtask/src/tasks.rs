@@ -1,9 +1,9 @@
 //! `cargo xtask test | ci | bless`: lists of cargo commands, ordered so that a mistake is found early.
 //!
-//! There are few feature sets on purpose, because each of them compiles packages again: `rayon` and `cuda` together (a test of a
-//! GPU brings a driver that runs kernels on the CPU), then `llvm` with them. Code that depends on the feature `llvm` is in five
-//! packages; only their tests run with it. The tests of `tvm-runtime` run without features as well. Programs and examples are
-//! built beside the tests, so that they share libraries, and are started afterwards.
+//! There are few feature sets on purpose, because each of them compiles packages again: `rayon`, `cuda` (a test of a GPU brings a driver
+//! that runs kernels on the CPU) and `llvm` together, for all packages at once: with fewer of them, Cargo chooses other features for
+//! what they share. Without `llvm`, only the tests of what is different then run, and those of `tvm-runtime` run without features as
+//! well. Programs and examples are built beside the tests, so that they share libraries, and are started afterwards.
 //!
 //! Tests spend most of their time in the compiler's passes and in the interpreter, so the libraries of these are optimised a
 //! little (`xtask/tests.toml`). That takes too long to build for everyday work.
@@ -13,27 +13,14 @@ use std::process::Command;
 use crate::setup;
 use crate::step::{Steps, run, target_dir, workspace_root};
 
-/// The packages that have the feature `llvm`.
-const WITH_LLVM: [&str; 10] =
-    ["-p", "tvm", "-p", "tvm-codegen", "-p", "tvm-build", "-p", "tvm-cli", "-p", "build_rs_app"];
-
 /// How tests are compiled, in place of Cargo's defaults.
 const PROFILE: [&str; 2] = ["--config", "xtask/tests.toml"];
 
-/// Tests that compile no kernel, or only for GPUs: the feature `llvm` changes nothing in them. (The harness counts them as
-/// filtered out.)
-const THE_SAME_WITH_LLVM: [&str; 7] = [
-    "wrong_programs_are_refused_in_these_words",
-    "short::fuzz_short_schedules",
-    "gpu_schedules::fuzz_gpu_schedules",
-    "gpu_schedules::programs_without_a_schedule_become_kernels",
-    "default_schedules::gpu::fuzz_default_gpu",
-    "graphs::fuzz_graphs",
-    "roundtrip::fuzz_roundtrip",
-];
+/// What tests are built with. They load LLVM's shared library: so the many test programs are small and linked soon.
+const FEATURES: &str = "rayon,cuda,llvm,llvm-dynamic";
 
-/// What tests are built with besides.
-const FEATURES: &str = "rayon,cuda";
+/// Tests of what depends on the default target, which is C without LLVM, or refuses what needs LLVM.
+const WITHOUT_LLVM: [&str; 7] = ["app", "cli", "compile_module", "cpu_levels", "graph", "kernels", "model"];
 
 /// Programs that are run, of packages that have no integration tests, for which Cargo would build them.
 const PROGRAMS: [&str; 3] = ["voice_activity", "file_type", "semantic_search"];
@@ -63,7 +50,7 @@ pub(crate) fn ci() -> Result<(), String> {
     let deny = ["--", "-D", "warnings"];
     let facade = ["clippy", "-p", "tvm", "--no-default-features"];
     steps.cargo("façade, no features", &[], &with(&facade, &deny))?;
-    let features = ["--workspace", "--all-targets", "--features", "llvm,llvm-dynamic,cuda,rayon"];
+    let features = ["--workspace", "--all-targets", "--features", FEATURES];
     steps.cargo("clippy, all features", &[], &with(&with(&["clippy"], &features), &deny))?;
     let rustdoc = [("RUSTDOCFLAGS", "-D warnings")];
     steps.cargo("docs", &rustdoc, &["doc", "--workspace", "--no-deps"])?;
@@ -93,10 +80,11 @@ pub(crate) fn tidy() -> Result<(), String> {
 pub(crate) fn bless() -> Result<(), String> {
     let mut steps = Steps::new();
     let env = [("UPDATE_EXPECT", "1"), ("TRYBUILD", "overwrite")];
-    steps.cargo("bless", &env, &["test", "--workspace", "--no-fail-fast"])?;
+    let mut test = vec!["test", "--workspace", "--no-fail-fast"];
     if setup::llvm().is_some() {
-        steps.cargo("bless, llvm", &env, &with(&llvm_tests(), &["--no-fail-fast"]))?;
+        test.extend(["--features", FEATURES]);
     }
+    steps.cargo("bless", &env, &test)?;
     steps.summary();
     println!("now read the diff: git diff");
     Ok(())
@@ -124,15 +112,16 @@ fn tests(steps: &mut Steps) -> Result<(), String> {
     for name in PROGRAMS {
         program(steps, name, name, &[])?;
     }
-    let skip: Vec<&str> = THE_SAME_WITH_LLVM.iter().flat_map(|it| ["--skip", it]).collect();
-    let test = with(&with(&llvm_tests(), &["--"]), &skip);
-    steps.cargo("tests, llvm", &[("TVM_TEST_LLVM_ALONE", "1")], &with(&PROFILE, &test))?;
-    program(steps, "quickstart, llvm", "examples/quickstart", &[])?;
-    // `llvm` alone makes LLVM a part of the program, which need not find a shared library. A test of it has libraries in common
-    // with the tests before.
-    let inside = ["--features", "llvm", "--features", FEATURES, "--test", "profile", "--no-run"];
-    steps.cargo("build, llvm inside", &[], &with(&PROFILE, &with(&with(&["test"], &WITH_LLVM), &inside)))?;
-    program(steps, "tvmc, llvm inside", "tvmc", &["doctor"])
+    let other = |features, more: &[&'static str]| {
+        let test = with(&PROFILE, &["test", "--workspace", "--features", features]);
+        with(&test, more)
+    };
+    let few: Vec<&str> = WITHOUT_LLVM.iter().flat_map(|it| ["--test", it]).collect();
+    steps.cargo("tests, without LLVM", &[], &other("rayon,cuda", &few))?;
+    // `llvm` alone makes LLVM a part of the program, which need not find a shared library.
+    let inside = ["--test", "profile", "--no-run"];
+    steps.cargo("build, LLVM inside", &[], &other("rayon,cuda,llvm", &inside))?;
+    program(steps, "tvmc, LLVM inside", "tvmc", &["doctor"])
 }
 
 /// Runs a program that was built before.
@@ -169,11 +158,6 @@ fn models_on_a_fake_gpu(steps: &mut Steps, features: &[&str]) -> Result<(), Stri
     steps.cargo("ONNX models, fake GPU", &env, &with(&PROFILE, &with(&test, &models)))?;
     let test = with(&with(&["test"], features), &["--test", "fuzz", "--", "fuzz_compiled_graphs"]);
     steps.cargo("random graphs, fake GPU", &env, &with(&PROFILE, &test))
-}
-
-/// The many test programs load LLVM's shared library: they are small and linked soon.
-fn llvm_tests() -> Vec<&'static str> {
-    with(&with(&["test"], &WITH_LLVM), &["--features", "llvm,llvm-dynamic", "--features", FEATURES])
 }
 
 fn with<'a>(head: &[&'a str], tail: &[&'a str]) -> Vec<&'a str> {

@@ -13,7 +13,7 @@ use tvm_testing::Budget;
 use super::data::call;
 use super::elementwise::map;
 use super::narrow::levels;
-use super::suite::all_targets;
+use super::suite::targets;
 
 /// A function, its exact value, and the largest error in units in the last place.
 type Function = (Intrinsic, fn(f64) -> f64, f64);
@@ -90,7 +90,7 @@ fn run(kernels: &[(String, Module)], inputs: &[f32]) -> Vec<Vec<f32>> {
 /// A case is a residue of the patterns of bits modulo `STEP`: `STEP` cases are all arguments.
 #[test]
 fn fuzz_elementary_functions() {
-    let kernels = kernels(all_targets());
+    let kernels = kernels(targets());
     let mut worst = [0f64; FUNCTIONS.len()];
     for seed in Budget::new("elementary_functions", 1) {
         let first = (seed % u64::from(STEP)) as u32;
@@ -117,7 +117,7 @@ fn other_cpus() {
     for level in ["x86-64-v2", "x86-64-v3"] {
         let runs = tvm_runtime::level_features(level).unwrap();
         if runs.iter().all(|it| tvm_runtime::cpu_features().contains(it)) {
-            run(&kernels(all_targets().into_iter().map(|it| it.with_cpu(level)).collect()), &inputs);
+            run(&kernels(targets().into_iter().map(|it| it.with_cpu(level)).collect()), &inputs);
         }
     }
 }
@@ -133,9 +133,7 @@ fn cpus_with_fused_multiply_adds_agree() {
     };
     let levels = ["x86-64-v3", "x86-64-v4"].into_iter().filter(has);
     run(
-        &kernels(
-            levels.flat_map(|level| all_targets().into_iter().map(move |it| it.with_cpu(level))).collect(),
-        ),
+        &kernels(levels.flat_map(|level| targets().into_iter().map(move |it| it.with_cpu(level))).collect()),
         &inputs,
     );
 }
@@ -192,10 +190,10 @@ fn products_with_powers_of_two_are_rounded_once() {
 fn fast_math_keeps_the_rounding_to_integers() {
     let mut context = PassContext::default();
     context.config.fast_math = true;
-    let mut all = all_targets();
+    let mut all = targets();
     if cfg!(target_arch = "x86_64") {
         // Without fused multiply-adds there are sums to reassociate.
-        all.extend(all_targets().into_iter().map(|it| it.with_cpu("x86-64")));
+        all.extend(targets().into_iter().map(|it| it.with_cpu("x86-64")));
     }
     let kernels = context.scope(|| kernels(all));
     let inputs: Vec<f32> = (1..=800).map(|i| i as f32 * 0.1).flat_map(|x| [x, -x]).collect();
@@ -231,9 +229,7 @@ fn special_values() {
         [0.0, -0.0, 1.0, -1.0, nan, nan, tiny, -tiny, 0.842_700_8, -0.842_700_8, 1.0, -1.0, -1.0],
         [0.5, 0.5, 1.0, 0.0, nan, nan, 0.5, 0.5, 0.731_058_6, 0.268_941_43, 1.0, 0.0, small],
     ];
-    for (row, (want, (it, ..))) in
-        run(&kernels(all_targets()), &inputs).iter().zip(table.iter().zip(FUNCTIONS))
-    {
+    for (row, (want, (it, ..))) in run(&kernels(targets()), &inputs).iter().zip(table.iter().zip(FUNCTIONS)) {
         for (x, (got, want)) in inputs.iter().zip(row.iter().zip(want)) {
             let near = if want.is_normal() { (got - want).abs() <= want.abs() * 3e-7 } else { got == want };
             let same = near && got.is_sign_negative() == want.is_sign_negative();

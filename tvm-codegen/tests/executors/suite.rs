@@ -14,20 +14,8 @@ use super::cuda::{self, copy};
 use super::data::{Rng, assert_close, call, random};
 use super::programs::{block, buffer, f32, func, loops};
 
-/// The executors that must agree with the interpreter and that this run checks.
+/// The code generators for CPUs of this build, which must agree with the interpreter.
 pub(crate) fn targets() -> Vec<Target> {
-    let mut targets = all_targets();
-    targets.retain(|it| checks(&it.to_string()));
-    targets
-}
-
-/// True if this run checks the executor.
-fn checks(executor: &str) -> bool {
-    tvm_testing::checks(executor, cfg!(feature = "llvm"))
-}
-
-/// The code generators for CPUs of this build, for tests that compare them with each other.
-pub(crate) fn all_targets() -> Vec<Target> {
     let mut targets = vec![Target::c()];
     if cfg!(feature = "llvm") {
         targets.push(Target::llvm());
@@ -50,9 +38,7 @@ pub(crate) fn check(cases: &[Case]) {
 /// As [`check`], but only at this optimisation level: the C compiler takes long for hundreds of functions.
 pub(crate) fn check_at(opt_level: u8, cases: &[Case]) {
     let want = check_on(opt_level, cases, &targets());
-    if checks("cuda") {
-        check_cuda(cases, &want);
-    }
+    check_cuda(cases, &want);
 }
 
 /// Runs the programs on the executors of CUDA kernels, and compares all tensors afterwards with those of `want`.

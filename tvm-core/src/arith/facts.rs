@@ -50,7 +50,9 @@ impl Facts {
     /// Bounds of a sum of integers, using known sums that differ from it or from its negation by a constant.
     pub(super) fn sum_bound(&self, analyzer: &Analyzer, sum: &LinearSum) -> ConstIntBound {
         let mut bound = sum_bound(analyzer, sum);
-        for fact in &self.sums {
+        // The terms must cancel one by one.
+        let terms = sum.terms().count();
+        for fact in self.sums.iter().filter(|fact| fact.terms().count() == terms) {
             if let Some(distance) = sum.minus(fact).as_constant() {
                 bound = bound.intersect(ConstIntBound::at_least(distance));
             }

@@ -152,7 +152,8 @@ impl Analyzer {
             return false;
         }
         let facts = self.facts();
-        let by_fact = facts.sums.iter().any(|fact| {
+        // The difference has fewer terms than the larger of both only if a term cancels.
+        let by_fact = facts.sums.iter().filter(|fact| sum.shares_term(fact)).any(|fact| {
             let rest = sum.minus(fact);
             rest.terms().count() < sum.terms().count().max(fact.terms().count())
                 && (sum_bound(self, &rest).min >= 0

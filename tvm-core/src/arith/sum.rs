@@ -274,6 +274,11 @@ impl LinearSum {
         res
     }
 
+    /// True when a term of `self`, with its coefficient, is a term of `other`: only then does `self - other` lose one.
+    pub(super) fn shares_term(&self, other: &LinearSum) -> bool {
+        self.terms().any(|(a, c)| other.terms().any(|(b, d)| c == d && a == b))
+    }
+
     /// The terms whose coefficient is not zero.
     pub fn terms(&self) -> impl Iterator<Item = (&Monomial, i128)> {
         self.terms.iter().filter(|&(_, &c)| c != 0).map(|(m, &c)| (m, c))

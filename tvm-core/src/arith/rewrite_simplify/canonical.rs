@@ -117,9 +117,12 @@ impl Divisor {
                 return Some(k);
             }
         }
+        if !analyzer.proves_sum_nonneg(r) {
+            return None;
+        }
         let mut room = self.terms(analyzer).unwrap_or_else(|| self.to_sum(r)).minus(r);
         room.add_constant(-1);
-        (analyzer.proves_sum_nonneg(r) && analyzer.proves_sum_nonneg(&room)).then_some(0)
+        analyzer.proves_sum_nonneg(&room).then_some(0)
     }
 
     /// A common divisor of this divisor and every term of `r`: a number, and atoms when `r` has no constant. The number
