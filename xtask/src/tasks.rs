@@ -19,7 +19,7 @@ const PROFILE: [&str; 2] = ["--config", "xtask/tests.toml"];
 /// What tests are built with. They load LLVM's shared library: so the many test programs are small and linked soon.
 const FEATURES: &str = "rayon,cuda,llvm,llvm-dynamic";
 
-/// Tests of what depends on the default target, which is C without LLVM, or refuses what needs LLVM.
+/// Tests of models, graphs, build scripts and programs for the default target, which is C without LLVM, and of what is refused then.
 const WITHOUT_LLVM: [&str; 7] = ["app", "cli", "compile_module", "cpu_levels", "graph", "kernels", "model"];
 
 /// Programs that are run, of packages that have no integration tests, for which Cargo would build them.
@@ -96,10 +96,11 @@ fn set_up(steps: &mut Steps) -> Result<(), String> {
 
 fn tests(steps: &mut Steps) -> Result<(), String> {
     let features = ["--workspace", "--features", FEATURES];
+    let test = |features: &'static str| with(&PROFILE, &["test", "--workspace", "--features", features]);
     let programs: Vec<&str> = PROGRAMS.iter().flat_map(|it| ["--bin", it]).collect();
     let all = with(&with(&["build"], &features), &["--tests", "--examples"]);
     steps.cargo("build", &[], &with(&PROFILE, &with(&all, &programs)))?;
-    steps.cargo("tests", &[], &with(&PROFILE, &with(&["test"], &features)))?;
+    steps.cargo("tests", &[], &test(FEATURES))?;
     steps.cargo("tests, runtime without features", &[], &with(&PROFILE, &["test", "-p", "tvm-runtime"]))?;
     if cfg!(target_os = "linux") {
         models_on_a_fake_gpu(steps, &features)?;
@@ -112,15 +113,15 @@ fn tests(steps: &mut Steps) -> Result<(), String> {
     for name in PROGRAMS {
         program(steps, name, name, &[])?;
     }
-    let other = |features, more: &[&'static str]| {
-        let test = with(&PROFILE, &["test", "--workspace", "--features", features]);
-        with(&test, more)
-    };
     let few: Vec<&str> = WITHOUT_LLVM.iter().flat_map(|it| ["--test", it]).collect();
-    steps.cargo("tests, without LLVM", &[], &other("rayon,cuda", &few))?;
+    steps.cargo("tests, without LLVM", &[], &with(&test("rayon,cuda"), &few))?;
+    // A newcomer runs it first, on C.
+    let example = ["build", "--workspace", "--features", "rayon,cuda", "--example", "quickstart"];
+    steps.cargo("build, quickstart without LLVM", &[], &with(&PROFILE, &example))?;
+    program(steps, "quickstart without LLVM", "examples/quickstart", &[])?;
     // `llvm` alone makes LLVM a part of the program, which need not find a shared library.
     let inside = ["--test", "profile", "--no-run"];
-    steps.cargo("build, LLVM inside", &[], &other("rayon,cuda,llvm", &inside))?;
+    steps.cargo("build, LLVM inside", &[], &with(&test("rayon,cuda,llvm"), &inside))?;
     program(steps, "tvmc, LLVM inside", "tvmc", &["doctor"])
 }
 
