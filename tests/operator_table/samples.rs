@@ -51,6 +51,7 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("nn.pad", "T:2x3", "pad_width=[1,1,0,0]"),
     ("nn.prelu", "T:2x3 T:3", ""),
     ("nn.rms_norm", "T:2x3 T:3", "axes=[1]"),
+    ("nn.winograd_conv2d", "T:1x1x4x4x16 T:4x4x1x1x16x16", "tile=2"),
     ("nn.winograd_data", "T:1x1x4x4x16", "tile=2"),
     ("nn.winograd_product", "T:4x4x1x4x16 T:4x4x1x1x16x16", ""),
     ("nn.winograd_result", "T:4x4x1x1x2x2x16 S:4x4", "tile=2"),

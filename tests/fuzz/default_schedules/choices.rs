@@ -4,10 +4,10 @@ use tvm::prelude::*;
 use tvm::relax::analysis::simplify_dim;
 use tvm::te::{TensorExpr, compute};
 use tvm::tir::PrimExpr;
-use tvm::topi::{Winograd, tiles, winograd_data, winograd_product, winograd_result};
+use tvm::topi::{Winograd, relu, tiles, winograd_conv, winograd_data, winograd_product, winograd_result};
 use tvm_testing::Rng;
 
-use super::program::{Bound, Builder, Program};
+use super::program::{Bound, Builder, Program, Values, eps};
 
 const TYPES: [DataType; 7] =
     [DataType::F32, DataType::F32, DataType::F64, DataType::F16, DataType::BF16, DataType::I8, DataType::I32];
@@ -16,7 +16,7 @@ const TYPES: [DataType; 7] =
 const CHANNELS: [i64; 7] = [1, 3, 4, 8, 15, 16, 33];
 
 /// A transform of Winograd's algorithm, whose results are sums of few terms in the order in which the program has them, so
-/// they are the same; or its product, a sum over channels.
+/// they are the same; or its product, a sum over channels; or all of them.
 pub(crate) fn winograd(rng: &mut Rng) -> Program {
     let float = TYPES[rng.below(5)];
     let algorithm = *rng.pick(&Winograd::ALL);
@@ -26,7 +26,7 @@ pub(crate) fn winograd(rng: &mut Rng) -> Program {
     let count = p.rng.range(1, 2);
     let size = PrimExpr::index(algorithm.size());
     let [blocks, channels] = [blocks, channels].map(PrimExpr::index);
-    match p.rng.below(5) {
+    match p.rng.below(7) {
         0 | 1 => {
             let batch = p.dim("batch", count);
             let before = [0; 2].map(|_| p.rng.range(0, 1));
@@ -49,6 +49,32 @@ pub(crate) fn winograd(rng: &mut Rng) -> Program {
             let shape = [batch, blocks, height, width, channels];
             let y = winograd_result("result", &x, &algorithm, &shape);
             p.finish("winograd_result", &[y], Bound::Same)
+        }
+        4 | 5 => {
+            let float = *p.rng.pick(&[DataType::F32, DataType::F64]);
+            let batch = p.dim("batch", count);
+            let [before, after] = [(); 2].map(|()| [0; 2].map(|_| p.rng.range(0, 1)));
+            let [h, w] = [("h", height), ("w", width)].map(|(name, it)| p.dim(name, it + 2));
+            let [of_out, out] =
+                [PrimExpr::from(*p.rng.pick(&[1, 2])), PrimExpr::from(*p.rng.pick(&CHANNELS))];
+            let x = [batch.clone(), blocks.clone(), h.clone(), w.clone(), channels.clone()];
+            let x = p.input("x", &x, float);
+            let weight = [size.clone(), size, of_out.clone(), blocks.clone(), channels.clone(), out.clone()];
+            let weight = p.input("weight", &weight, float);
+            let [h, w] =
+                [(h, 0), (w, 1)].map(|(it, axis)| simplify_dim(&(it + (before[axis] + after[axis] - 2))));
+            let shape = [batch, of_out, h, w, out];
+            let mut y = winograd_conv("conv", &x, &weight, &algorithm, (before, after), &shape);
+            if p.rng.one_in(2) {
+                y = compute("relu", shape, &[&y], |i: &[PrimExpr]| relu(y.at(i.to_vec())));
+            }
+            // Numbers are at most 2, transformed ones 200, so products of a tile are at most 400 times the number of terms; each
+            // element of the result adds up to 361 of these.
+            let terms = blocks.as_int().unwrap_or(2) * channels.as_int().unwrap_or(33) + 8;
+            let bound = (2 * terms * terms * 400 * 361) as f64 * eps(float);
+            let mut program = p.finish("winograd_conv", &[y], Bound::Absolute(bound));
+            program.values = Values::Plain;
+            program
         }
         _ => {
             let number = p.dim("tiles", height * width);

@@ -41,7 +41,7 @@ pub use scan::cumulative;
 pub use softmax::{log_softmax, softmax};
 pub use sort::sorted_positions;
 pub use transform::{concat, flip, layout_transform, permute, repeat, reshape, split, stack, tile};
-pub use winograd::{Winograd, tiles, winograd_data, winograd_product, winograd_result};
+pub use winograd::{Winograd, tiles, winograd_conv, winograd_data, winograd_product, winograd_result};
 
 use crate::tir::PrimExpr;
 

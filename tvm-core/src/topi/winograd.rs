@@ -7,6 +7,7 @@
 //! within 2·10⁻⁵ of its largest element.
 
 use super::{PadMode, ceil_div, pad};
+use crate::arith::dims::simplify_dim;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
@@ -148,8 +149,8 @@ pub fn winograd_data(
     })
 }
 
-/// Products (row, column, block out, tile, channel out) of transformed data (row, column, block in, tile, channel in) and
-/// weights (row, column, block out, block in, channel in, channel out).
+/// Products (row, column, block out, tile.., channel out) of transformed data (row, column, block in, tile.., channel in) and
+/// weights (row, column, block out, block in, channel in, channel out). Tiles have any number of axes.
 pub fn winograd_product(
     name: &str,
     data: &TensorExpr,
@@ -159,9 +160,10 @@ pub fn winograd_product(
     let axes = [reduce_axis("block", weight.dim(3)), reduce_axis("channel", weight.dim(4))];
     let [block, channel] = axes.each_ref().map(ReduceAxis::expr);
     compute(name, shape, &[data, weight], |i| {
-        let x = data.at([&i[0], &i[1], &block, &i[3], &channel].map(Clone::clone));
-        let w = weight.at([&i[0], &i[1], &i[2], &block, &channel, &i[4]].map(Clone::clone));
-        sum(x * w, &axes.each_ref())
+        let last = i.len() - 1;
+        let of_data = [&i[..2], &[block.clone()], &i[3..last], &[channel.clone()]].concat();
+        let w = weight.at([&i[0], &i[1], &i[2], &block, &channel, &i[last]].map(Clone::clone));
+        sum(data.at(of_data) * w, &axes.each_ref())
     })
 }
 
@@ -170,7 +172,7 @@ pub fn winograd_product(
 pub fn winograd_result(name: &str, x: &TensorExpr, winograd: &Winograd, shape: &[PrimExpr]) -> TensorExpr {
     let m = PrimExpr::index(winograd.tile);
     let of_rows = [&x.shape()[2..6], &[m.clone(), x.dim(1)], &x.shape()[6..]].concat();
-    let of_rows = compute("winograd_rows", of_rows, &[x], |i| {
+    let of_rows = compute("winograd_result_rows", of_rows, &[x], |i| {
         combine(winograd.result, &i[4], |r| {
             x.at([&[PrimExpr::index(r), i[5].clone()], &i[..4], &i[6..]].concat())
         })
@@ -184,4 +186,27 @@ pub fn winograd_result(name: &str, x: &TensorExpr, winograd: &Winograd, shape: &
             of_rows.at([&at[..], &of_tile, std::slice::from_ref(channel)].concat())
         })
     })
+}
+
+/// The convolution (batch, block, height, width, channel) of data and weights that are transformed as [`winograd_product`] has them,
+/// with zeros around the image as [`winograd_data`] has them: all three parts in one program.
+pub fn winograd_conv(
+    name: &str,
+    x: &TensorExpr,
+    weight: &TensorExpr,
+    winograd: &Winograd,
+    pads: ([i64; 2], [i64; 2]),
+    shape: &[PrimExpr],
+) -> TensorExpr {
+    let size = PrimExpr::index(winograd.size());
+    let of_tiles = [2, 3].map(|axis: usize| simplify_dim(&tiles(&shape[axis], winograd.tile)));
+    let transformed = |block: &PrimExpr, channel: &PrimExpr| {
+        let [rows, columns] = of_tiles.clone();
+        [size.clone(), size.clone(), block.clone(), shape[0].clone(), rows, columns, channel.clone()]
+    };
+    let data = transformed(&x.dim(1), &x.dim(4));
+    let data = winograd_data("winograd_data", x, winograd, pads, &data);
+    let products = transformed(&shape[1], &shape[4]);
+    let products = winograd_product("winograd_product", &data, weight, &products);
+    winograd_result(name, &products, winograd, shape)
 }

@@ -9,7 +9,7 @@ use super::{outermost, parallel};
 use crate::dlight::Rule;
 use crate::dlight::analysis::BlockInfo;
 use crate::target::Machine;
-use crate::tir::schedule::{LoopRV, Schedule, ScheduleError};
+use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
 use crate::tir::{BinaryOp, PrimExpr, any_expr};
 
 pub(super) const RULE: Rule = Rule {
@@ -23,11 +23,11 @@ const COPIES: i64 = 64;
 
 /// An axis that chooses: by its value, or by its remainder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Choice {
+pub(super) struct Choice {
     /// Index of the axis.
-    axis: usize,
+    pub(super) axis: usize,
     /// The divisor of the remainder.
-    modulus: Option<i64>,
+    pub(super) modulus: Option<i64>,
 }
 
 fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option<String>, ScheduleError> {
@@ -54,63 +54,107 @@ fn unrolled(
     producer: Option<&BlockInfo>,
     machine: &Machine,
 ) -> Result<Option<String>, ScheduleError> {
+    let block = s.block(&info.name)?;
+    let loops = s.get_loops(block)?;
+    let Some(split) = split(s, info, &loops, choices, machine)? else { return Ok(None) };
+    // Parts are images, of which there may be many, or rows of them.
+    let mut outer = split.outer.clone();
+    let longest = outer.iter().rev().max_by_key(|it| it.count).map(|it| it.axis);
+    outer.sort_by_key(|it| (it.count.is_some(), Some(it.axis) != longest));
+    let counts: Vec<Option<i64>> = outer.iter().map(|it| it.count).collect();
+    let outer: Vec<LoopRV> = outer.iter().map(|it| it.over).collect();
+    let producer = producer.map(|it| s.block(&it.name)).transpose()?;
+    split.unroll(s, 0, &outer, producer)?;
+    parallel(s, info, outermost(&outer, &counts, 2, machine))?;
+    Ok(Some(format!("{} copies", split.copies)))
+}
+
+/// The loops of a block, divided into those that choose, which are innermost and unrolled, and the others.
+pub(super) struct Split {
+    pub(super) outer: Vec<Outer>,
+    /// The loops that choose.
+    inner: Vec<LoopRV>,
+    /// The loop over the elements of a vector.
+    vector: LoopRV,
+    /// Iterations of `inner`.
+    copies: i64,
+}
+
+/// A loop that does not choose.
+#[derive(Clone, Copy)]
+pub(super) struct Outer {
+    /// Index of the axis.
+    pub(super) axis: usize,
+    pub(super) over: LoopRV,
+    /// Iterations, rounded down; vectors count as one.
+    count: Option<i64>,
+}
+
+/// Divides `loops`, one for each axis of the block; `None` if there are too many copies, or if the innermost axis chooses.
+pub(super) fn split(
+    s: &mut Schedule,
+    info: &BlockInfo,
+    loops: &[LoopRV],
+    choices: &[Choice],
+    machine: &Machine,
+) -> Result<Option<Split>, ScheduleError> {
     let (Some(column), Some(store)) = (info.contiguous_axis(), &info.store) else { return Ok(None) };
     let extent = |choice: &Choice| choice.modulus.or(info.axes[choice.axis].extent.as_int());
     let copies = choices.iter().try_fold(1i64, |copies, choice| copies.checked_mul(extent(choice)?));
     let Some(copies) = copies.filter(|&copies| copies <= COPIES) else { return Ok(None) };
-    let block = s.block(&info.name)?;
-    let loops = s.get_loops(block)?;
     let (mut outer, mut inner, mut vector) = (Vec::new(), Vec::new(), None);
-    // Iterations of the loops in `outer`, rounded down.
-    let mut counts = Vec::new();
-    for (i, &it) in loops.iter().enumerate() {
-        match choices.iter().find(|choice| choice.axis == i) {
-            Some(_) if i == column => return Ok(None),
+    for (axis, &it) in loops.iter().enumerate() {
+        let count = info.axes[axis].extent.as_int();
+        match choices.iter().find(|choice| choice.axis == axis) {
+            Some(_) if axis == column => return Ok(None),
             Some(Choice { modulus: Some(modulus), .. }) => {
-                let [tile, part] = s.split(it, [None, Some(*modulus)])?;
-                outer.push(tile);
-                counts.push(info.axes[i].extent.as_int().map(|it| it / modulus));
+                let [over, part] = s.split(it, [None, Some(*modulus)])?;
+                outer.push(Outer { axis, over, count: count.map(|count| count / modulus) });
                 inner.push(part);
             }
             Some(_) => inner.push(it),
-            None if i == column => {
+            None if axis == column => {
                 let lanes = i64::from(machine.lanes(store.buffer.dtype));
-                let [part, lanes] = s.split(it, [None, Some(lanes)])?;
-                outer.push(part);
-                counts.push(Some(1));
+                let [over, lanes] = s.split(it, [None, Some(lanes)])?;
+                outer.push(Outer { axis, over, count: Some(1) });
                 vector = Some(lanes);
             }
-            None => {
-                outer.push(it);
-                counts.push(info.axes[i].extent.as_int());
-            }
+            None => outer.push(Outer { axis, over: it, count }),
         }
     }
-    // Parts are images, of which there may be many, or rows of them.
-    let longest = (0..outer.len()).rev().max_by_key(|&i| counts[i]);
-    let mut order: Vec<usize> = (0..outer.len()).collect();
-    order.sort_by_key(|&i| (counts[i].is_some(), Some(i) != longest));
-    let outer: Vec<LoopRV> = order.iter().map(|&i| outer[i]).collect();
-    let counts: Vec<Option<i64>> = order.iter().map(|&i| counts[i]).collect();
-    let (Some(vector), Some(&last)) = (vector, outer.last()) else { return Ok(None) };
-    let order: Vec<LoopRV> = outer.iter().chain(&inner).chain([&vector]).copied().collect();
-    s.reorder_n(&order)?;
-    if let Some(producer) = producer {
-        let producer = s.block(&producer.name)?;
-        s.compute_at(producer, last)?;
-        if let Some((&lanes, rest)) = s.get_loops(producer)?[outer.len()..].split_last() {
-            rest.iter().try_for_each(|&it| s.unroll(it))?;
-            s.vectorize(lanes)?;
+    Ok(vector.filter(|_| !outer.is_empty()).map(|vector| Split { outer, inner, vector, copies }))
+}
+
+impl Split {
+    /// Makes the loops that choose the innermost ones but for that over a vector, unrolled, inside of `outer`, which has so many loops
+    /// `around` it, and computes `producer` there.
+    pub(super) fn unroll(
+        &self,
+        s: &mut Schedule,
+        around: usize,
+        outer: &[LoopRV],
+        producer: Option<BlockRV>,
+    ) -> Result<(), ScheduleError> {
+        let copies = [&self.inner[..], &[self.vector]].concat();
+        s.reorder_n(&[outer, &copies].concat())?;
+        if let (Some(producer), Some(&last)) = (producer, outer.last()) {
+            s.compute_at(producer, last)?;
+            let loops = s.get_loops(producer)?;
+            unroll_all(s, &loops[around + outer.len()..])?;
         }
+        unroll_all(s, &copies)
     }
-    inner.iter().try_for_each(|&it| s.unroll(it))?;
-    s.vectorize(vector)?;
-    parallel(s, info, outermost(&outer, &counts, 2, machine))?;
-    Ok(Some(format!("{copies} copies")))
+}
+
+/// Unrolls the loops but for the last one, which becomes a vector.
+pub(super) fn unroll_all(s: &mut Schedule, loops: &[LoopRV]) -> Result<(), ScheduleError> {
+    let Some((&vector, copies)) = loops.split_last() else { return Ok(()) };
+    copies.iter().try_for_each(|&it| s.unroll(it))?;
+    s.vectorize(vector)
 }
 
 /// The axes that choose among the expressions of the block.
-fn choices(info: &BlockInfo) -> Vec<Choice> {
+pub(super) fn choices(info: &BlockInfo) -> Vec<Choice> {
     let mut found = Vec::new();
     let Some(store) = &info.store else { return found };
     any_expr(&store.value, &mut |expr| {
@@ -141,7 +185,7 @@ fn choice(info: &BlockInfo, expr: &PrimExpr) -> Option<Choice> {
 }
 
 /// The block that reads what the block stores, if there is one and it is element-wise.
-fn only_reader(s: &Schedule, info: &BlockInfo) -> Option<BlockInfo> {
+pub(super) fn only_reader(s: &Schedule, info: &BlockInfo) -> Option<BlockInfo> {
     let store = info.store.as_ref()?;
     let reads = |block: &crate::tir::Block| block.reads.iter().any(|read| read.buffer == store.buffer);
     let mut readers =
@@ -151,7 +195,7 @@ fn only_reader(s: &Schedule, info: &BlockInfo) -> Option<BlockInfo> {
 }
 
 /// The axes of `reader` that choose among its expressions, or that are the index where an axis of `info` chooses.
-fn choices_of_reader(info: &BlockInfo, of_info: &[Choice], reader: &BlockInfo) -> Vec<Choice> {
+pub(super) fn choices_of_reader(info: &BlockInfo, of_info: &[Choice], reader: &BlockInfo) -> Vec<Choice> {
     let mut found = choices(reader);
     let Some(store) = &info.store else { return found };
     for load in reader.loads.iter().filter(|load| load.buffer == store.buffer) {

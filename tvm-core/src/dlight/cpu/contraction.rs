@@ -298,7 +298,7 @@ const TALL_ROWS: i64 = 14;
 
 /// The number of rows of a tile that may have up to [`TALL_ROWS`]: the most that divide `extent`, else those with which all tiles
 /// take the least time, where a tile takes as long as its rows and one more.
-fn tall_rows(extent: i64) -> i64 {
+pub(super) fn tall_rows(extent: i64) -> i64 {
     let sizes = || (TALL_ROWS / 2..=TALL_ROWS).rev();
     let time = |rows: &i64| (extent + rows - 1) / rows * (rows + 1);
     sizes().find(|rows| extent % rows == 0).or_else(|| sizes().min_by_key(time)).unwrap_or(TALL_ROWS)

@@ -11,6 +11,7 @@ mod rows;
 mod skinny;
 mod spatial;
 mod window;
+mod winograd;
 mod words;
 
 pub(super) use attention::PADDED as PADDED_OF_ATTENTION;
@@ -32,6 +33,7 @@ use crate::tir::transform::STREAMED;
 /// The rules, in the order in which they are tried.
 pub(super) const RULES: &[Rule] = &[
     attention::RULE,
+    winograd::RULE,
     skinny::RULE,
     window::RULE,
     flat::RULE,

@@ -349,3 +349,30 @@ fn kernels_on_images_are_divided_by_rows_as_well() {
         assert!(text.contains("#[parallel]") && text.contains(&format!("for {want} in ")), "{want}: {text}");
     }
 }
+
+/// In a convolution by Winograd's algorithm, all that is transformed is computed for some rows of tiles at a time, which stay in the cache
+/// with the weights, by as many threads as there are.
+#[test]
+fn winograd_runs_over_rows_of_tiles() {
+    let winograd = topi::Winograd::of(4).unwrap();
+    let machine = Machine { l2_bytes: 1 << 20, cores: 2, ..MACHINE };
+    for (size, batch, blocks, want) in [
+        ([56, 56].map(PrimExpr::index), 1.into(), [4, 1], "1 rows of tiles at a time, tile 14x32"),
+        ([28, 28].map(PrimExpr::index), 1.into(), [4, 1], "2 rows of tiles at a time, tile 7x32"),
+    ] {
+        let [height, width] = size;
+        let [of_data, of_result] = blocks.map(PrimExpr::index);
+        let x = input("x", &[batch.clone(), of_data.clone(), height.clone(), width.clone(), 32.into()]);
+        let weight = [6.into(), 6.into(), of_result.clone(), of_data, 32.into(), 32.into()];
+        let weight = input("weight", &weight);
+        let shape = [batch, of_result, height, width, 32.into()];
+        let conv = topi::winograd_conv("conv", &x, &weight, &winograd, ([1, 1], [1, 1]), &shape);
+        let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
+            conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
+        });
+        let (scheduled, applied) =
+            schedule(&create_prim_func("f", &[x, weight], &[relu]).unwrap(), &machine).unwrap();
+        let got: Vec<_> = applied.iter().map(|it| (it.rule, &*it.parameters)).collect();
+        assert_eq!(got, [("winograd", want)], "{scheduled}");
+    }
+}

@@ -16,8 +16,7 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         .attrs(&[required("tile", AttrKind::Int), attr("padding", AttrKind::Ints).default("0")])
         .tensor_program(|cx| {
             let (ctx, shape) = (cx.infer(), cx.out_shape(0)?);
-            let (winograd, pads) = (algorithm(&ctx)?, padding(&ctx, 2)?);
-            let pads = ([pads.before[0], pads.before[1]], [pads.after[0], pads.after[1]]);
+            let (winograd, pads) = (algorithm(&ctx)?, pads(&ctx)?);
             let func =
                 single(cx, |x| Ok(topi::winograd_data("winograd_data", &x[0], &winograd, pads, shape)))?;
             Ok(unfused(func, OpPattern::Opaque))
@@ -40,6 +39,20 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         let func = single(cx, |x| Ok(topi::winograd_result("winograd_result", &x[0], &winograd, shape)))?;
         Ok(unfused(func, OpPattern::OutEWiseFusable))
     }),
+    OpDef::new(
+        "nn.winograd_conv2d",
+        "a convolution with transformed weights, whose transformed data and products stay in a cache",
+        infer_conv,
+    )
+    .args(&[tensor("data"), tensor("weight")])
+    .attrs(&[required("tile", AttrKind::Int), attr("padding", AttrKind::Ints).default("0")])
+    .tensor_program(|cx| {
+        let (ctx, shape) = (cx.infer(), cx.out_shape(0)?);
+        let (winograd, pads) = (algorithm(&ctx)?, pads(&ctx)?);
+        let name = "winograd_conv2d";
+        let func = single(cx, |x| Ok(topi::winograd_conv(name, &x[0], &x[1], &winograd, pads, shape)))?;
+        Ok(unfused(func, OpPattern::OutEWiseFusable))
+    }),
 ];
 
 /// A program whose loops are not to be mixed with those of injective operators.
@@ -53,23 +66,67 @@ fn algorithm(ctx: &InferContext<'_>) -> Result<Winograd, IrError> {
     Winograd::of(tile).ok_or_else(|| ctx.error(format!("attribute `tile` is 2 or 4, got {tile}")))
 }
 
+/// The padding in front of rows and columns, and behind them.
+fn pads(ctx: &InferContext<'_>) -> Result<([i64; 2], [i64; 2]), IrError> {
+    let pads = padding(ctx, 2)?;
+    Ok(([pads.before[0], pads.before[1]], [pads.after[0], pads.after[1]]))
+}
+
 /// Data (batch, block, height, width, channel) becomes tiles (row, column, block, batch, row of tiles, column of tiles,
 /// channel).
 fn infer_data(ctx: &InferContext<'_>) -> Result<Type, IrError> {
-    let (winograd, dtype, pads) = (algorithm(ctx)?, ctx.tensor(0)?.dtype, padding(ctx, 2)?);
+    let (winograd, dtype) = (algorithm(ctx)?, ctx.tensor(0)?.dtype);
     let Some(dims) = ctx.dims(0, 5)? else { return Ok(tensor_type(TensorShape::Rank(7), dtype)) };
     let size = PrimExpr::index(winograd.size());
-    let mut shape = vec![size.clone(), size, dims[1].clone(), dims[0].clone()];
-    for d in 0..2 {
-        let out = simplify_dim(&(&dims[2 + d] + (pads.before[d] + pads.after[d] - 2)));
+    let [rows, columns] = out_size(ctx, dims)?.map(|extent| tiles(&extent, winograd.tile));
+    let shape = [size.clone(), size, dims[1].clone(), dims[0].clone(), rows, columns, dims[4].clone()];
+    Ok(tensor_type(known(shape.into()), dtype))
+}
+
+/// Height and width of the result of windows of 3×3 over data (batch, block, height, width, channel).
+fn out_size(ctx: &InferContext<'_>, data: &[PrimExpr]) -> Result<[PrimExpr; 2], IrError> {
+    let (before, after) = pads(ctx)?;
+    let extent = |d: usize| {
+        let out = simplify_dim(&(&data[2 + d] + (before[d] + after[d] - 2)));
         if out.as_int().is_some_and(|it| it < 0) {
-            let extent = show_dim(&dims[2 + d]);
+            let extent = show_dim(&data[2 + d]);
             return Err(ctx.error(format!("a window of 3 does not fit axis {} of {extent}", 2 + d)));
         }
-        shape.push(tiles(&out, winograd.tile));
+        Ok(out)
+    };
+    Ok([extent(0)?, extent(1)?])
+}
+
+/// Data (batch, block, height, width, channel) and weights (row, column, block out, block in, channel in, channel out).
+fn infer_conv(ctx: &InferContext<'_>) -> Result<Type, IrError> {
+    let (winograd, dtype) = (algorithm(ctx)?, ctx.same_dtype()?);
+    let (Some(data), Some(weight)) = (ctx.dims(0, 5)?, ctx.dims(1, 6)?) else {
+        return Ok(tensor_type(TensorShape::Rank(5), dtype));
+    };
+    if let Some(bad) = weight[..2].iter().find(|dim| differ(dim, &PrimExpr::index(winograd.size()))) {
+        let (got, expected) = (show_dim(bad), winograd.size());
+        return Err(ctx.error(format!("weights of tiles of {expected}×{expected}, got an extent of {got}")));
     }
-    shape.push(dims[4].clone());
-    Ok(tensor_type(known(shape), dtype))
+    same_extents(ctx, data, weight, [(1, 3), (4, 4)])?;
+    let [height, width] = out_size(ctx, data)?;
+    let shape = [data[0].clone(), weight[2].clone(), height, width, weight[5].clone()];
+    Ok(tensor_type(known(shape.into()), dtype))
+}
+
+/// Checks that pairs of axes of data and of weights have the same extents.
+fn same_extents<const N: usize>(
+    ctx: &InferContext<'_>,
+    data: &[PrimExpr],
+    weight: &[PrimExpr],
+    pairs: [(usize, usize); N],
+) -> Result<(), IrError> {
+    match pairs.iter().find(|&&(axis, of_weight)| differ(&data[axis], &weight[of_weight])) {
+        Some(&(axis, of_weight)) => {
+            let (a, b) = (show_dim(&data[axis]), show_dim(&weight[of_weight]));
+            Err(ctx.error(format!("axis {axis} of the data is {a}, axis {of_weight} of the weight {b}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Tiles (row, column, block, tile, channel) times weights (row, column, block out, block in, channel in, channel out).
@@ -78,14 +135,7 @@ fn infer_product(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (Some(data), Some(weight)) = (ctx.dims(0, 5)?, ctx.dims(1, 6)?) else {
         return Ok(tensor_type(TensorShape::Rank(5), dtype));
     };
-    for (axis, of_weight) in [(0, 0), (1, 1), (2, 3), (4, 4)] {
-        if differ(&data[axis], &weight[of_weight]) {
-            let (a, b) = (show_dim(&data[axis]), show_dim(&weight[of_weight]));
-            return Err(
-                ctx.error(format!("axis {axis} of the data is {a}, axis {of_weight} of the weight {b}"))
-            );
-        }
-    }
+    same_extents(ctx, data, weight, [(0, 0), (1, 1), (2, 3), (4, 4)])?;
     let dims = [&data[0], &data[1], &weight[2], &data[3], &weight[5]].map(Clone::clone);
     Ok(tensor_type(known(dims.into()), dtype))
 }

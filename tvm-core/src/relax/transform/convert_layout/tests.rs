@@ -224,6 +224,16 @@ fn winograd_is_chosen_where_it_is_faster() {
         assert_eq!(ops, ["nn.conv2d"], "{shape:?}");
         assert!(error <= 1e-5, "{shape:?}: {error}");
     }
+    // More than the second-level cache holds, but for the weights and a row of tiles.
+    for (shape, out, attrs) in [
+        ([1, 16, 34, 32], 16, padded()),
+        ([2, 12, 17, 35], 20, Attrs::new()),
+        ([3, 20, 13, 30], 8, Attrs::new().with("padding", vec![0i64, 2, 1, 1])),
+    ] {
+        let (ops, error) = convolution(shape, out, attrs, [true, false]);
+        assert_eq!(ops, ["nn.winograd_conv2d"], "{shape:?}");
+        assert!(error <= 2e-5, "{shape:?}: {error}");
+    }
     for (shape, attrs) in [
         ([1, 4, 9, 10], padded()),
         ([1, 64, 1, 1], padded()),

@@ -23,6 +23,9 @@ const SAVED: f64 = 0.9;
 /// Cycles of the calls of two kernels, which the transforms are.
 const CALLS: f64 = 1000.0;
 
+/// Tiles in a row from which on a convolution is computed by rows of tiles: they are the rows of a product.
+const ROW_TILES: i64 = 8;
+
 /// Height and width that images are expected to have where they are symbolic: those for which most networks are made.
 const EXPECTED: i64 = 224;
 
@@ -78,8 +81,8 @@ impl Converter<'_> {
             None => self.blocks(weight.shape()[1], DataType::F32.bits())?,
         };
         let result = infer_type(&call.clone().into(), self.module).ok()?;
-        let [images, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
-        let images = images.as_int().unwrap_or(self.expected_batch);
+        let [images_dim, _, height, width] = result.as_tensor()?.known_shape()? else { return None };
+        let images = images_dim.as_int().unwrap_or(self.expected_batch);
         let shape = Shape { inputs, outputs, images, size: [expected(height)?, expected(width)?] };
         let winograd = self.fastest(&shape).filter(|_| inputs.is_exact())?;
         let kernel = weights(&winograd, weight, &shape)?;
@@ -88,6 +91,10 @@ impl Converter<'_> {
         let tile = Attrs::new().with("tile", winograd.tile);
         let padding = call.attrs.get("padding").cloned();
         let attrs = padding.map_or(tile.clone(), |padding| tile.clone().with("padding", padding));
+        let is_fixed = [images_dim, height, width].iter().all(|dim| dim.as_int().is_some());
+        if is_fixed && self.in_rows(&shape, &winograd) {
+            return self.emit(name, "nn.winograd_conv2d", &[data, Arg::Const(kernel)], attrs, span);
+        }
         let transformed = self.emit(name, "nn.winograd_data", &[data], attrs, span)?;
         let (tiles, _) = self.shape(&Arg::from(&transformed))?;
         // Tiles of all images follow each other: they are the rows of the product.
@@ -100,6 +107,19 @@ impl Converter<'_> {
         let products = self.reshaped(&products, apart, span)?;
         let size = Arg::Shape([height, width].map(Clone::clone).into());
         self.emit(name, "nn.winograd_result", &[products, size], tile, span)
+    }
+
+    /// True if transformed data and products of all tiles do not fit the second-level cache, but those of some tiles in a row do, with
+    /// the weights: parts of rows are then computed one after another, by one kernel. Rows of few tiles would load the weights too often.
+    fn in_rows(&self, shape: &Shape, winograd: &Winograd) -> bool {
+        let (m, points) = (winograd.tile, winograd.size() * winograd.size());
+        let (inputs, outputs) = (shape.inputs.channels, shape.outputs.padded());
+        let [rows, columns] = shape.size.map(|extent| (extent + m - 1) / m);
+        let bytes = DataType::F32.bytes() as i64 * points;
+        let (weights, tile) = (bytes * inputs * outputs, bytes * (inputs + outputs));
+        let cache = self.machine.l2_bytes as i64;
+        let is_larger = tile * rows * columns * shape.images > cache;
+        columns >= ROW_TILES && weights + ROW_TILES * tile <= cache && is_larger
     }
 
     pub(super) fn reshaped(&mut self, value: &Var, shape: Vec<PrimExpr>, span: &Span) -> Option<Arg> {
