@@ -153,12 +153,17 @@ impl Analyzer {
         }
         let facts = self.facts();
         // The difference has fewer terms than the larger of both only if a term cancels.
-        let by_fact = facts.sums.iter().filter(|fact| sum.shares_term(fact)).any(|fact| {
-            let rest = sum.minus(fact);
+        let by_multiple = |fact: &LinearSum, scale: i128, budget: &mut u32| {
+            let mut rest = sum.clone();
+            rest.add(fact, -scale);
             rest.terms().count() < sum.terms().count().max(fact.terms().count())
                 && (sum_bound(self, &rest).min >= 0
                     || facts.sums.len() < 8 && self.proves_nonneg(&rest, depth.min(3) - 1, budget))
-        });
+        };
+        let by_fact = facts
+            .sums
+            .iter()
+            .any(|fact| sum.multiples_in(fact).into_iter().any(|scale| by_multiple(fact, scale, budget)));
         by_fact || self.proves_by_range(sum, depth, budget)
     }
 

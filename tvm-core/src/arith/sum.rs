@@ -274,9 +274,17 @@ impl LinearSum {
         res
     }
 
-    /// True when a term of `self`, with its coefficient, is a term of `other`: only then does `self - other` lose one.
-    pub(super) fn shares_term(&self, other: &LinearSum) -> bool {
-        self.terms().any(|(a, c)| other.terms().any(|(b, d)| c == d && a == b))
+    /// The positive multiples of `other` that have a term of `self`: without one of them, `self` loses that term.
+    pub(super) fn multiples_in(&self, other: &LinearSum) -> SmallVec<[i128; 2]> {
+        let mut found = SmallVec::new();
+        for (a, c) in self.terms() {
+            for (b, d) in other.terms() {
+                if c % d == 0 && c / d > 0 && !found.contains(&(c / d)) && a == b {
+                    found.push(c / d);
+                }
+            }
+        }
+        found
     }
 
     /// The terms whose coefficient is not zero.

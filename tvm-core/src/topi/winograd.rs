@@ -161,7 +161,8 @@ pub fn winograd_product(
     let [block, channel] = axes.each_ref().map(ReduceAxis::expr);
     compute(name, shape, &[data, weight], |i| {
         let last = i.len() - 1;
-        let of_data = [&i[..2], &[block.clone()], &i[3..last], &[channel.clone()]].concat();
+        let [of_block, of_channel] = [&block, &channel].map(std::slice::from_ref);
+        let of_data = [&i[..2], of_block, &i[3..last], of_channel].concat();
         let w = weight.at([&i[0], &i[1], &i[2], &block, &channel, &i[last]].map(Clone::clone));
         sum(data.at(of_data) * w, &axes.each_ref())
     })

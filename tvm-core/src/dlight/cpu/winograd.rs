@@ -185,8 +185,7 @@ fn transform(
     let loops = &loops[around..];
     // Axes of one value have a loop here, but not in `info`.
     let loop_of = |axis: usize| (0..loops.len()).find(|&index| axis_of(info, index) == Some(axis));
-    let of_axes: Vec<LoopRV> =
-        (0..info.axes.len()).filter_map(|it| loop_of(it)).map(|it| loops[it]).collect();
+    let of_axes: Vec<LoopRV> = (0..info.axes.len()).filter_map(loop_of).map(|it| loops[it]).collect();
     let (true, Some(&blocks)) = (of_axes.len() == info.axes.len(), loops.get(2)) else {
         return Ok(None);
     };
