@@ -76,13 +76,10 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     for block in [products_write, product, data] {
         s.compute_at(block, chunk)?;
     }
+    let channels = 2 * i64::from(machine.lanes(products.dtype));
+    let channels = products.shape[6].as_int().map_or(channels, |extent| extent.min(channels));
     let columns_at_a_time = columns.or_else(|| products.shape[5].as_int()).unwrap_or(1);
-    let tile = tile(
-        columns_at_a_time,
-        products.shape[6].as_int(),
-        i64::from(machine.lanes(products.dtype)),
-        machine,
-    );
+    let tile = [tile_rows(columns_at_a_time, machine), channels];
     if multiply(s, [product, products_write], tile, around.len())?.is_none() {
         return Ok(None);
     };
@@ -122,10 +119,12 @@ fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -
     let most = (machine.l2_bytes as i64).saturating_sub(weights) / tile;
     let [images, rows, columns] = [3, 4, 5].map(|axis| data.shape[axis].as_int());
     let (images, rows, columns) = (images?, rows?, columns?);
-    if most < columns {
-        // Parts of the same size.
-        let parts = ceil_div(columns, most.max(COLUMNS));
-        return Some((1, Some(ceil_div(columns, parts))));
+    // All rows of a tile of the product are within a part.
+    let is_exact = |part: &i64| part % tile_rows(*part, machine) == 0;
+    if most < columns || !is_exact(&columns) {
+        let computed = |part: &i64| ceil_div(columns, *part) * part;
+        let sizes = (COLUMNS.min(columns)..=most.max(COLUMNS).min(columns)).rev().filter(is_exact);
+        return Some((1, Some(sizes.min_by_key(|part| (computed(part), ceil_div(columns, *part)))?)));
     }
     let cores = i64::from(machine.cores).max(1);
     let time = |at_a_time: &i64| ceil_div(images * ceil_div(rows, *at_a_time), cores) * at_a_time;
@@ -137,13 +136,12 @@ fn ceil_div(a: i64, b: i64) -> i64 {
     a.saturating_add(b - 1) / b
 }
 
-/// The tile of products that stays in registers: columns of tiles, and channels.
-fn tile(columns: i64, channels: Option<i64>, lanes: i64, machine: &Machine) -> [i64; 2] {
-    let rows = match machine.vector_registers >= 32 {
+/// Columns of tiles that are the rows of a tile of the product, which stays in registers.
+fn tile_rows(columns: i64, machine: &Machine) -> i64 {
+    match machine.vector_registers >= 32 {
         true if columns > COLUMNS => tall_rows(columns),
         many => rows_of(Some(columns), if many { COLUMNS } else { 6 }),
-    };
-    [rows, channels.map_or(2 * lanes, |extent| extent.min(2 * lanes))]
+    }
 }
 
 /// Keeps a tile of the products in registers while its terms are added.
