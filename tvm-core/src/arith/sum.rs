@@ -276,12 +276,11 @@ impl LinearSum {
 
     /// The positive multiples of `other` that have a term of `self`: without one of them, `self` loses that term.
     pub(super) fn multiples_in(&self, other: &LinearSum) -> SmallVec<[i128; 2]> {
-        let mut found = SmallVec::new();
+        let mut found: SmallVec<[i128; 2]> = SmallVec::new();
         for (a, c) in self.terms() {
             for (b, d) in other.terms() {
-                if c % d == 0 && c / d > 0 && !found.contains(&(c / d)) && a == b {
-                    found.push(c / d);
-                }
+                let scale = c.checked_div(d).filter(|scale| *scale > 0 && scale.checked_mul(d) == Some(c));
+                found.extend(scale.filter(|scale| !found.contains(scale) && a == b));
             }
         }
         found

@@ -226,3 +226,19 @@ fn quotients_and_remainders_of_sums_recombine() {
         assert!(same(&got, &want), "{factor}: {got}");
     }
 }
+
+#[test]
+fn multiples_of_conditions_are_subtracted() {
+    let vars = ["part", "column", "n"].map(Var::index);
+    let mut analyzer = Analyzer::new();
+    vars.iter().for_each(|var| analyzer.bind_range(var, &Range { min: 0.into(), extent: 1_000.into() }));
+    let [part, column, n] = vars.each_ref().map(PrimExpr::from);
+    let given = (&part * 8i64 + &column).less(&n);
+    let scaled = |by: i64| (&part * (8 * by) + &column * by).less(&n * by - (by - 1));
+    for by in [1, 2, 4, 7] {
+        assert!(analyzer.with_constraint(&given, |it| it.can_prove(&scaled(by))), "{by}");
+    }
+    // A negative multiple of a condition does not hold.
+    let reversed = (&n * 2i64).less(&part * 16i64 + &column * 2i64);
+    assert!(!analyzer.with_constraint(&given, |it| it.can_prove(&reversed)));
+}

@@ -43,10 +43,8 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         return Ok(None);
     };
     let [Some(data_buffer), Some(products)] = [&of_data, &of_product].map(stored) else { return Ok(None) };
-    let Some((rows, columns)) = part(&data_buffer, &products, &of_product, machine) else { return Ok(None) };
-
-    let of_data_rows = BlockInfo::of(s, data_rows);
-    let Some(of_data_rows) = of_data_rows else { return Ok(None) };
+    let Some(part) = part(&data_buffer, &products, &of_product, machine) else { return Ok(None) };
+    let Some(of_data_rows) = BlockInfo::of(s, data_rows) else { return Ok(None) };
     let padding = s.block(pad).ok();
     let (data_rows, data) = (s.block(data_rows)?, s.block(data)?);
     let (product, result_rows) = (s.block(product)?, s.block(result_rows)?);
@@ -57,12 +55,12 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     let (mut around, mut parts, mut inner) = (Vec::new(), None, Vec::new());
     for it in &split.outer {
         if it.axis == height {
-            let [rows_of_tiles, row] = s.split(it.over, [None, Some(rows)])?;
+            let [rows_of_tiles, row] = s.split(it.over, [None, Some(part.rows)])?;
             around.push(rows_of_tiles);
             inner.push(row);
-        } else if let (Some(columns), true) = (columns, it.axis == width) {
-            let [part, column] = s.split(it.over, [None, Some(columns)])?;
-            parts = Some(part);
+        } else if it.axis == width && !part.is_whole {
+            let [over, column] = s.split(it.over, [None, Some(part.columns)])?;
+            parts = Some(over);
             inner.push(column);
         } else if Some(it.axis) == axis_of(0) {
             around.insert(0, it.over);
@@ -78,18 +76,18 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
     }
     let channels = 2 * i64::from(machine.lanes(products.dtype));
     let channels = products.shape[6].as_int().map_or(channels, |extent| extent.min(channels));
-    let columns_at_a_time = columns.or_else(|| products.shape[5].as_int()).unwrap_or(1);
-    let tile = [tile_rows(columns_at_a_time, machine), channels];
+    let tile = [tile_rows(part.columns, machine), channels];
     if multiply(s, [product, products_write], tile, around.len())?.is_none() {
         return Ok(None);
     };
     let choices = choice::choices_of_reader(&of_data_rows, &choice::choices(&of_data_rows), &of_data);
     let transformed = transform(s, [data, data_rows], padding, (&of_data, &choices), around.len(), machine)?;
     parallel(s, &of_result, &around)?;
-    let of_part = columns.map_or_else(String::new, |columns| format!("{columns} columns of "));
     let [tile_rows, tile_columns] = tile;
+    let of_row = if part.is_whole { String::new() } else { format!("{} columns of ", part.columns) };
+    let rows = part.rows;
     Ok(transformed
-        .map(|()| format!("{of_part}{rows} rows of tiles at a time, tile {tile_rows}x{tile_columns}")))
+        .map(|()| format!("{of_row}{rows} rows of tiles at a time, tile {tile_rows}x{tile_columns}")))
 }
 
 /// The axis of the block that is an index of what it stores.
@@ -104,9 +102,17 @@ fn stored(info: &BlockInfo) -> Option<Buffer> {
     (store.indices.len() == 7).then(|| store.buffer.clone())
 }
 
-/// How many rows of tiles stay in the second-level cache with the weights: those with which threads take the least time. And how many of
-/// their columns, if not all. `None` if an extent is not a constant.
-fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -> Option<(i64, Option<i64>)> {
+/// The tiles that are computed at a time.
+struct Part {
+    rows: i64,
+    columns: i64,
+    /// True if `columns` are all of them.
+    is_whole: bool,
+}
+
+/// The tiles that stay in the second-level cache with the weights: as many rows of them as let threads take the least time, or else some
+/// columns of one row. `None` if an extent is not a constant.
+fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -> Option<Part> {
     let bytes = |extents: &mut dyn Iterator<Item = &PrimExpr>| {
         let mut extents = extents.map(PrimExpr::as_int);
         extents.try_fold(data.dtype.bytes() as i64, |size, extent| size.checked_mul(extent?))
@@ -124,12 +130,14 @@ fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -
     if most < columns || !is_exact(&columns) {
         let computed = |part: &i64| ceil_div(columns, *part) * part;
         let sizes = (COLUMNS.min(columns)..=most.max(COLUMNS).min(columns)).rev().filter(is_exact);
-        return Some((1, Some(sizes.min_by_key(|part| (computed(part), ceil_div(columns, *part)))?)));
+        let columns = sizes.min_by_key(|part| (computed(part), ceil_div(columns, *part)))?;
+        return Some(Part { rows: 1, columns, is_whole: false });
     }
     let cores = i64::from(machine.cores).max(1);
     let time = |at_a_time: &i64| ceil_div(images * ceil_div(rows, *at_a_time), cores) * at_a_time;
     let most = (most / columns.max(1)).clamp(1, rows.max(1));
-    Some(((1..=most).rev().min_by_key(time).unwrap_or(1), None))
+    let rows = (1..=most).rev().min_by_key(time).unwrap_or(1);
+    Some(Part { rows, columns, is_whole: true })
 }
 
 fn ceil_div(a: i64, b: i64) -> i64 {

@@ -359,6 +359,8 @@ fn winograd_runs_over_rows_of_tiles() {
     for (size, blocks, want) in [
         ([56, 56], [4, 1], "1 rows of tiles at a time, tile 14x32"),
         ([28, 28], [4, 1], "2 rows of tiles at a time, tile 7x32"),
+        // No tile of the product divides 15.
+        ([56, 60], [4, 1], "8 columns of 1 rows of tiles at a time, tile 8x32"),
     ] {
         let [height, width] = size.map(PrimExpr::index);
         let [of_data, of_result] = blocks.map(PrimExpr::index);
