@@ -1,4 +1,4 @@
-//! Convolutions by Winograd's algorithm: what the parts compute together is what `nn.conv2d` computes.
+//! Convolutions by Winograd's algorithm: the parts together, and the whole in one program, compute what `nn.conv2d` computes.
 
 use tvm_core::ir::Attrs;
 use tvm_core::topi::Winograd;
@@ -20,7 +20,7 @@ fn transformed(winograd: &Winograd, weight: &Nd) -> Nd {
 }
 
 #[test]
-fn parts_make_a_convolution() {
+fn parts_and_the_whole_make_a_convolution() {
     let mut rng = Rng::new(1);
     for round in 0..16 {
         let winograd = Winograd::ALL[round % 2];
@@ -37,7 +37,8 @@ fn parts_make_a_convolution() {
         let as_nd =
             |got: tvm_runtime::Tensor| Nd { shape: got.shape().to_vec(), data: got.to_vec().unwrap() };
         let tile = Attrs::new().with("tile", winograd.tile);
-        let data = as_nd(call1("nn.winograd_data", [x.arg()], tile.clone().with("padding", pads)));
+        let padded = tile.clone().with("padding", pads);
+        let data = as_nd(call1("nn.winograd_data", [x.arg()], padded.clone()));
         let tiles = data.shape[3..6].to_vec();
         let rows = [&data.shape[..3], &[tiles.iter().product()], &data.shape[6..]].concat();
         let data = Nd { shape: rows, ..data };
@@ -46,11 +47,15 @@ fn parts_make_a_convolution() {
         let size = shape(&[height + top + bottom - 2, width + left + right - 2]);
         let products =
             Nd { shape: [&products.shape[..3], &tiles, &products.shape[4..]].concat(), ..products };
-        let got = call1("nn.winograd_result", [products.arg(), size], tile);
-        assert_eq!(got.shape(), expected.shape);
+        let parts = call1("nn.winograd_result", [products.arg(), size], tile);
+        let whole = call1("nn.winograd_conv2d", [x.arg(), kernel.arg()], padded);
         let largest = expected.data.iter().fold(0f32, |most, it| most.max(it.abs()));
-        for (got, expected) in got.to_vec::<f32>().unwrap().iter().zip(&expected.data) {
-            assert!((got - expected).abs() <= 2e-5 * largest, "round {round}: {got} instead of {expected}");
+        for (form, got) in [("parts", parts), ("one program", whole)] {
+            assert_eq!(got.shape(), expected.shape, "{form}");
+            for (got, expected) in got.to_vec::<f32>().unwrap().iter().zip(&expected.data) {
+                let error = (got - expected).abs();
+                assert!(error <= 2e-5 * largest, "round {round}, {form}: {got} instead of {expected}");
+            }
         }
     }
 }
@@ -59,6 +64,7 @@ fn parts_make_a_convolution() {
 fn errors() {
     let x = Nd::random(&mut Rng::new(2), &[1, 1, 2, 4, 2]);
     let weight = Nd::random(&mut Rng::new(2), &[1, 1, 3, 3, 2, 4]);
+    let kernel = Nd::random(&mut Rng::new(2), &[4, 4, 1, 2, 2, 4]);
     let products = Nd::random(&mut Rng::new(2), &[4, 4, 1, 1, 2, 2, 2]);
     for (op, args, attrs, want) in [
         (
@@ -72,6 +78,18 @@ fn errors() {
             vec![x.arg(), weight.arg()],
             Attrs::new(),
             "axis 2 of the data is 2, axis 3 of the weight 3",
+        ),
+        (
+            "nn.winograd_conv2d",
+            vec![x.arg(), weight.arg()],
+            Attrs::new().with("tile", 2i64),
+            "weights of tiles of 4×4, got an extent of 1",
+        ),
+        (
+            "nn.winograd_conv2d",
+            vec![x.arg(), kernel.arg()],
+            Attrs::new().with("tile", 2i64).with("padding", 1i64),
+            "axis 1 of the data is 1, axis 3 of the weight 2",
         ),
         (
             "nn.winograd_result",
