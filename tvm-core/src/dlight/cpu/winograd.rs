@@ -3,7 +3,7 @@
 //! Transformed data and products are two to nine times as large as the images that they come from and go to. Those of some rows of tiles
 //! stay in the second-level cache together with the weights, so that they are never in memory.
 //!
-//! All extents are constants: proofs that threads use different parts of images of symbolic size would take seconds.
+//! The size of images is constant: proofs that threads use different parts of images of symbolic size would take seconds.
 
 use super::choice::{self, Choice};
 use super::contraction::{rows_of, tall_rows};
@@ -111,7 +111,7 @@ struct Part {
 }
 
 /// The tiles that stay in the second-level cache with the weights: as many rows of them as let threads take the least time, or else some
-/// columns of one row. `None` if an extent is not a constant.
+/// columns of one row. `None` if the size of images is not constant.
 fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -> Option<Part> {
     let bytes = |extents: &mut dyn Iterator<Item = &PrimExpr>| {
         let mut extents = extents.map(PrimExpr::as_int);
@@ -124,7 +124,8 @@ fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -
     let tile = of_tile(data)?.saturating_add(of_tile(products)?).max(1);
     let most = (machine.l2_bytes as i64).saturating_sub(weights) / tile;
     let [images, rows, columns] = [3, 4, 5].map(|axis| data.shape[axis].as_int());
-    let (images, rows, columns) = (images?, rows?, columns?);
+    // One image is the least of a number that is not known.
+    let (images, rows, columns) = (images.unwrap_or(1), rows?, columns?);
     // All rows of a tile of the product are within a part.
     let is_exact = |part: &i64| part % tile_rows(*part, machine) == 0;
     if most < columns || !is_exact(&columns) {

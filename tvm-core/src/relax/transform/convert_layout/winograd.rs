@@ -91,7 +91,7 @@ impl Converter<'_> {
         let tile = Attrs::new().with("tile", winograd.tile);
         let padding = call.attrs.get("padding").cloned();
         let attrs = padding.map_or(tile.clone(), |padding| tile.clone().with("padding", padding));
-        let is_fixed = [images_dim, height, width].iter().all(|dim| dim.as_int().is_some());
+        let is_fixed = [height, width].iter().all(|dim| dim.as_int().is_some());
         if is_fixed && self.in_rows(&shape, &winograd) {
             return self.emit(name, "nn.winograd_conv2d", &[data, Arg::Const(kernel)], attrs, span);
         }
