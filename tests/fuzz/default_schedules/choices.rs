@@ -64,7 +64,9 @@ pub(crate) fn winograd(rng: &mut Rng) -> Program {
             let [h, w] =
                 [(h, 0), (w, 1)].map(|(it, axis)| simplify_dim(&(it + (before[axis] + after[axis] - 2))));
             let shape = [batch, of_out, h, w, out];
-            let mut y = winograd_conv("conv", &x, &weight, &algorithm, (before, after), &shape);
+            let columns = *p.rng.pick(&[None, Some(1), Some(2), Some(8)]);
+            let pads = (before, after);
+            let mut y = winograd_conv("conv", [&x, &weight], &algorithm, pads, columns, &shape);
             if p.rng.one_in(2) {
                 y = compute("relu", shape, &[&y], |i: &[PrimExpr]| relu(y.at(i.to_vec())));
             }

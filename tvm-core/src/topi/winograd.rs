@@ -6,8 +6,9 @@
 //! Source: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016). The result of F(4×4) in f32 is
 //! within 2·10⁻⁵ of its largest element.
 
-use super::{PadMode, ceil_div, pad};
-use crate::arith::dims::simplify_dim;
+use super::ceil_div;
+use super::transform::lazy;
+use crate::arith::dims::{product, simplify_dim};
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
@@ -114,8 +115,35 @@ pub fn tiles(extent: &PrimExpr, tile: i64) -> PrimExpr {
     ceil_div(extent.clone(), &PrimExpr::index(tile))
 }
 
+/// The place of an element with these indices, in row-major order of the extents.
+fn flat(indices: &[PrimExpr], extents: &[PrimExpr]) -> PrimExpr {
+    let places = indices.iter().zip(extents).map(|(index, extent)| (index.clone(), extent));
+    places.reduce(|(place, _), (index, extent)| (place * extent + index, extent)).map_or(0.into(), |it| it.0)
+}
+
+/// Data (batch, block, height, width, channel) with zeros around the image: `before` in front, and behind it as many as the tiles take,
+/// which cover `extents` elements. These are `after` at least.
+fn padded(x: &TensorExpr, (before, after): ([i64; 2], [i64; 2]), extents: [PrimExpr; 2]) -> TensorExpr {
+    let extents = extents.map(|it| simplify_dim(&it));
+    let shape = [&[x.dim(0), x.dim(1)], &extents[..], &[x.dim(4)]].concat();
+    compute("pad_temp", shape, &[x], |i| {
+        let (mut at, mut inside) = (i.to_vec(), PrimExpr::bool(true));
+        for (d, extent) in extents.iter().enumerate() {
+            let of_image = x.dim(2 + d);
+            at[2 + d] = &i[2 + d] - before[d];
+            if before[d] > 0 {
+                inside = inside.and(at[2 + d].clone().greater_equal(0));
+            }
+            if after[d] > 0 || simplify_dim(&(extent - before[d] - &of_image)).as_int() != Some(0) {
+                inside = inside.and(at[2 + d].clone().less(&of_image));
+            }
+        }
+        lazy(inside, x.at(at), PrimExpr::constant(0.0, x.dtype()))
+    })
+}
+
 /// Transformed tiles (row, column, block, batch, row of tiles, column of tiles, channel) of data (batch, block, height, width,
-/// channel) with `before` and `after` zeros around the image.
+/// channel) with `before` and `after` zeros around the image. Columns of tiles may have two axes, parts and columns of a part.
 pub fn winograd_data(
     name: &str,
     x: &TensorExpr,
@@ -124,27 +152,24 @@ pub fn winograd_data(
     shape: &[PrimExpr],
 ) -> TensorExpr {
     let (m, size) = (winograd.tile, winograd.size());
-    let (rows, columns) = (&shape[4], &shape[5]);
-    // The last tile may reach further than the padding.
-    let reach = |tiles: &PrimExpr, extent: PrimExpr, before: i64, after: i64| {
-        let needed = tiles * m + 2i64 - (extent + before);
-        needed.as_int().map_or(after + m - 1, |it| it.max(0))
-    };
-    let more = [reach(rows, x.dim(2), before[0], after[0]), reach(columns, x.dim(3), before[1], after[1])];
-    let zero = PadMode::Constant(PrimExpr::constant(0.0, x.dtype()));
-    let padded = pad("pad_temp", x, &[0, 0, before[0], before[1], 0], &[0, 0, more[0], more[1], 0], &zero);
+    let last = shape.len() - 1;
+    let of_columns = &shape[5..last];
+    let padded = padded(x, (before, after), [&shape[4], &product(of_columns)].map(|it| it * m + 2i64));
     let size = PrimExpr::index(size);
-    let of_rows = [&shape[2..6], &[size.clone(), size], &shape[6..]].concat();
+    let of_rows = [&shape[2..last], &[size.clone(), size], &shape[last..]].concat();
     let of_rows = compute("winograd_rows", of_rows, &[&padded], |i| {
-        let [block, image, row, column, of_row, of_column, channel] = i else { return PrimExpr::index(0) };
+        let [block, image, row, columns @ .., of_row, of_column, channel] = i else {
+            return PrimExpr::index(0);
+        };
+        let column = flat(columns, of_columns);
         combine(winograd.data, of_row, |r| {
-            let at = [row * m + r, column * m + of_column];
+            let at = [row * m + r, &column * m + of_column];
             padded.at([&[image.clone(), block.clone()], &at[..], std::slice::from_ref(channel)].concat())
         })
     });
     compute(name, shape, &[&of_rows], |i| {
         combine(winograd.data, &i[1], |r| {
-            of_rows.at([&i[2..6], &[i[0].clone(), PrimExpr::index(r)], &i[6..]].concat())
+            of_rows.at([&i[2..last], &[i[0].clone(), PrimExpr::index(r)], &i[last..]].concat())
         })
     })
 }
@@ -169,44 +194,55 @@ pub fn winograd_product(
 }
 
 /// The result (batch, block, height, width, channel) of products (row, column, block, batch, row of tiles, column of tiles,
-/// channel).
+/// channel). Columns of tiles may have two axes, as [`winograd_data`] has them.
 pub fn winograd_result(name: &str, x: &TensorExpr, winograd: &Winograd, shape: &[PrimExpr]) -> TensorExpr {
     let m = PrimExpr::index(winograd.tile);
-    let of_rows = [&x.shape()[2..6], &[m.clone(), x.dim(1)], &x.shape()[6..]].concat();
+    let last = x.shape().len() - 1;
+    let of_tiles = last - 2;
+    let of_rows = [&x.shape()[2..last], &[m.clone(), x.dim(1)], &x.shape()[last..]].concat();
     let of_rows = compute("winograd_result_rows", of_rows, &[x], |i| {
-        combine(winograd.result, &i[4], |r| {
-            x.at([&[PrimExpr::index(r), i[5].clone()], &i[..4], &i[6..]].concat())
+        combine(winograd.result, &i[of_tiles], |r| {
+            let point = [PrimExpr::index(r), i[of_tiles + 1].clone()];
+            x.at([&point[..], &i[..of_tiles], &i[of_tiles + 2..]].concat())
         })
     });
     compute(name, shape, &[&of_rows], |i| {
         let [image, block, row, column, channel] = i else { return PrimExpr::index(0) };
         let [tile_row, tile_column] = [row, column].map(|it| it.clone().floordiv(&m));
+        let tile_column = match &x.shape()[5..last] {
+            [_, columns] => vec![tile_column.clone().floordiv(columns), tile_column.floormod(columns)],
+            _ => vec![tile_column],
+        };
         combine(winograd.result, &column.clone().floormod(&m), |r| {
             let of_tile = [row.clone().floormod(&m), PrimExpr::index(r)];
-            let at = [block.clone(), image.clone(), tile_row.clone(), tile_column.clone()];
-            of_rows.at([&at[..], &of_tile, std::slice::from_ref(channel)].concat())
+            let at = [block.clone(), image.clone(), tile_row.clone()];
+            of_rows.at([&at[..], &tile_column, &of_tile, std::slice::from_ref(channel)].concat())
         })
     })
 }
 
 /// The convolution (batch, block, height, width, channel) of data and weights that are transformed as [`winograd_product`] has them,
-/// with zeros around the image as [`winograd_data`] has them: all three parts in one program.
+/// with zeros around the image as [`winograd_data`] has them: all three parts in one program. Columns of tiles are divided into parts of
+/// `columns` of them, if that is given.
 pub fn winograd_conv(
     name: &str,
-    x: &TensorExpr,
-    weight: &TensorExpr,
+    [x, weight]: [&TensorExpr; 2],
     winograd: &Winograd,
     pads: ([i64; 2], [i64; 2]),
+    columns: Option<i64>,
     shape: &[PrimExpr],
 ) -> TensorExpr {
     let size = PrimExpr::index(winograd.size());
-    let of_tiles = [2, 3].map(|axis: usize| simplify_dim(&tiles(&shape[axis], winograd.tile)));
-    let transformed = |block: &PrimExpr, channel: &PrimExpr| {
-        let [rows, columns] = of_tiles.clone();
-        [size.clone(), size.clone(), block.clone(), shape[0].clone(), rows, columns, channel.clone()]
+    let [rows, of_row] = [2, 3].map(|axis: usize| simplify_dim(&tiles(&shape[axis], winograd.tile)));
+    let of_row = match columns {
+        Some(columns) => vec![simplify_dim(&tiles(&of_row, columns)), PrimExpr::index(columns)],
+        None => vec![of_row],
     };
-    let data = transformed(&x.dim(1), &x.dim(4));
-    let data = winograd_data("winograd_data", x, winograd, pads, &data);
+    let transformed = |block: &PrimExpr, channel: &PrimExpr| {
+        let of_tiles = [size.clone(), size.clone(), block.clone(), shape[0].clone(), rows.clone()];
+        [&of_tiles[..], &of_row, std::slice::from_ref(channel)].concat()
+    };
+    let data = winograd_data("winograd_data", x, winograd, pads, &transformed(&x.dim(1), &x.dim(4)));
     let products = transformed(&shape[1], &shape[4]);
     let products = winograd_product("winograd_product", &data, weight, &products);
     winograd_result(name, &products, winograd, shape)

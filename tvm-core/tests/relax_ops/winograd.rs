@@ -48,9 +48,10 @@ fn parts_and_the_whole_make_a_convolution() {
         let products =
             Nd { shape: [&products.shape[..3], &tiles, &products.shape[4..]].concat(), ..products };
         let parts = call1("nn.winograd_result", [products.arg(), size], tile);
-        let whole = call1("nn.winograd_conv2d", [x.arg(), kernel.arg()], padded);
+        let conv = |attrs| call1("nn.winograd_conv2d", [x.arg(), kernel.arg()], attrs);
+        let (whole, of_parts) = (conv(padded.clone()), conv(padded.with("columns", 2i64)));
         let largest = expected.data.iter().fold(0f32, |most, it| most.max(it.abs()));
-        for (form, got) in [("parts", parts), ("one program", whole)] {
+        for (form, got) in [("three programs", parts), ("one program", whole), ("parts of rows", of_parts)] {
             assert_eq!(got.shape(), expected.shape, "{form}");
             for (got, expected) in got.to_vec::<f32>().unwrap().iter().zip(&expected.data) {
                 let error = (got - expected).abs();
@@ -90,6 +91,12 @@ fn errors() {
             vec![x.arg(), kernel.arg()],
             Attrs::new().with("tile", 2i64).with("padding", 1i64),
             "axis 1 of the data is 1, axis 3 of the weight 2",
+        ),
+        (
+            "nn.winograd_conv2d",
+            vec![x.arg(), kernel.arg()],
+            Attrs::new().with("tile", 2i64).with("columns", -1i64),
+            "attribute `columns` is 0 to 1024, got -1",
         ),
         (
             "nn.winograd_result",

@@ -3,7 +3,8 @@
 //! Transformed data and products are two to nine times as large as the images that they come from and go to. Those of some rows of tiles
 //! stay in the second-level cache together with the weights, so that they are never in memory.
 //!
-//! The size of images is constant: proofs that threads use different parts of images of symbolic size would take seconds.
+//! Programs of images of symbolic size say the columns of a part, so that transformed data and products have an axis of parts: the proofs
+//! that threads use different parts would take seconds otherwise.
 
 use super::choice::{self, Choice};
 use super::contraction::{rows_of, tall_rows};
@@ -75,14 +76,24 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         s.compute_at(block, chunk)?;
     }
     let channels = 2 * i64::from(machine.lanes(products.dtype));
-    let channels = products.shape[6].as_int().map_or(channels, |extent| extent.min(channels));
+    let channels =
+        products.shape.last().and_then(PrimExpr::as_int).map_or(channels, |extent| extent.min(channels));
     let tile = [tile_rows(part.columns, machine), channels];
-    if multiply(s, [product, products_write], tile, around.len())?.is_none() {
+    if multiply(s, [product, products_write], tile, (around.len(), products.shape.len()))?.is_none() {
         return Ok(None);
     };
     let choices = choice::choices_of_reader(&of_data_rows, &choice::choices(&of_data_rows), &of_data);
+    // Divisions by symbolic numbers of rows and parts would take long to prove, so threads share rows of tiles.
+    let shared = match around[..] {
+        [.., rows, _] if products.shape.len() == 8 => Some(rows),
+        _ => None,
+    };
+    let padding = padding.map(|it| (it, shared));
     let transformed = transform(s, [data, data_rows], padding, (&of_data, &choices), around.len(), machine)?;
-    parallel(s, &of_result, &around)?;
+    match shared {
+        Some(rows) => s.parallel(rows)?,
+        None => parallel(s, &of_result, &around)?,
+    }
     let [tile_rows, tile_columns] = tile;
     let of_row = if part.is_whole { String::new() } else { format!("{} columns of ", part.columns) };
     let rows = part.rows;
@@ -96,10 +107,10 @@ fn axis_of(info: &BlockInfo, index: usize) -> Option<usize> {
     info.axes.iter().position(|axis| axis.var == *var)
 }
 
-/// What the block stores, if it has the axes of transformed tiles.
+/// What the block stores, if it has the axes of transformed tiles, with or without parts of rows.
 fn stored(info: &BlockInfo) -> Option<Buffer> {
     let store = info.store.as_ref()?;
-    (store.indices.len() == 7).then(|| store.buffer.clone())
+    [7, 8].contains(&store.indices.len()).then(|| store.buffer.clone())
 }
 
 /// The tiles that are computed at a time.
@@ -118,12 +129,16 @@ fn part(data: &Buffer, products: &Buffer, info: &BlockInfo, machine: &Machine) -
         extents.try_fold(data.dtype.bytes() as i64, |size, extent| size.checked_mul(extent?))
     };
     // Without the axes of images, rows and columns of tiles.
-    let of_tile = |buffer: &Buffer| bytes(&mut buffer.shape[..3].iter().chain(&buffer.shape[6..]));
+    let last = data.shape.len() - 1;
+    let of_tile = |buffer: &Buffer| bytes(&mut buffer.shape[..3].iter().chain(&buffer.shape[last..]));
     let weights = info.loads.iter().filter(|load| load.buffer != *data);
     let weights = weights.filter_map(|load| bytes(&mut load.buffer.shape.iter())).sum::<i64>();
     let tile = of_tile(data)?.saturating_add(of_tile(products)?).max(1);
     let most = (machine.l2_bytes as i64).saturating_sub(weights) / tile;
     let [images, rows, columns] = [3, 4, 5].map(|axis| data.shape[axis].as_int());
+    if last == 7 {
+        return Some(Part { rows: 1, columns: data.shape[6].as_int()?, is_whole: false });
+    }
     // One image is the least of a number that is not known.
     let (images, rows, columns) = (images.unwrap_or(1), rows?, columns?);
     // All rows of a tile of the product are within a part.
@@ -158,16 +173,14 @@ fn multiply(
     s: &mut Schedule,
     [product, write]: [BlockRV; 2],
     [rows, columns]: [i64; 2],
-    around: usize,
+    (around, axes): (usize, usize),
 ) -> Result<Option<()>, ScheduleError> {
     let loops = s.get_loops(product)?;
-    let &[row, column, block, image, tile_row, tile_column, channel, ref terms @ ..] = &loops[around..]
-    else {
-        return Ok(None);
-    };
+    let Some((spatial, terms)) = loops[around..].split_at_checked(axes) else { return Ok(None) };
+    let &[row, column, block, ref of_tile @ .., tile_column, channel] = spatial else { return Ok(None) };
     let [tiles, tile] = s.split(tile_column, [None, Some(rows)])?;
     let [panels, vector] = s.split(channel, [None, Some(columns)])?;
-    let outer = [row, column, block, panels, image, tile_row, tiles];
+    let outer = [&[row, column, block, panels], of_tile, &[tiles]].concat();
     s.reorder_n(&[&outer[..], terms, &[tile, vector]].concat())?;
     s.reverse_compute_at(write, tiles)?;
     let write_loops = s.get_loops(write)?;
@@ -179,11 +192,12 @@ fn multiply(
     Ok(Some(()))
 }
 
-/// Transforms data for the products of a part: the sums of rows where they are used, and the padding for a block of channels.
+/// Transforms data for the products of a part: the sums of rows where they are used, and the padding in a given loop, or else for a block
+/// of channels.
 fn transform(
     s: &mut Schedule,
     [data, rows]: [BlockRV; 2],
-    padding: Option<BlockRV>,
+    padding: Option<(BlockRV, Option<LoopRV>)>,
     (info, choices): (&BlockInfo, &[Choice]),
     around: usize,
     machine: &Machine,
@@ -202,8 +216,8 @@ fn transform(
     let single = (0..loops.len()).filter(|&index| axis_of(info, index).is_none()).map(|index| loops[index]);
     let outer: Vec<LoopRV> = single.chain(split.outer.iter().map(|it| it.over)).collect();
     split.unroll(s, around, &outer, Some(rows))?;
-    if let Some(padding) = padding {
-        s.compute_at(padding, blocks)?;
+    if let Some((padding, over)) = padding {
+        s.compute_at(padding, over.unwrap_or(blocks))?;
         if let Some(&vector) = s.get_loops(padding)?.last() {
             s.vectorize(vector)?;
         }

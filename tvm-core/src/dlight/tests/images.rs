@@ -357,20 +357,23 @@ fn winograd_runs_over_rows_of_tiles() {
     let winograd = topi::Winograd::of(4).unwrap();
     let machine = Machine { l2_bytes: 1 << 20, cores: 2, ..MACHINE };
     let unknown = PrimExpr::from(Var::index("n"));
-    for (batch, size, blocks, want) in [
-        (1.into(), [56, 56], [4, 1], "1 rows of tiles at a time, tile 14x32"),
-        (1.into(), [28, 28], [4, 1], "2 rows of tiles at a time, tile 7x32"),
-        (unknown, [28, 28], [4, 1], "2 rows of tiles at a time, tile 7x32"),
+    let known = |size: [i64; 2]| size.map(PrimExpr::index);
+    let unknown_size = ["h", "w"].map(|name| PrimExpr::from(Var::index(name)));
+    for (batch, size, columns, blocks, want) in [
+        (1.into(), known([56, 56]), None, [4, 1], "1 rows of tiles at a time, tile 14x32"),
+        (1.into(), known([28, 28]), None, [4, 1], "2 rows of tiles at a time, tile 7x32"),
+        (unknown.clone(), known([28, 28]), None, [4, 1], "2 rows of tiles at a time, tile 7x32"),
         // No tile of the product divides 15.
-        (1.into(), [56, 60], [4, 1], "8 columns of 1 rows of tiles at a time, tile 8x32"),
+        (1.into(), known([56, 60]), None, [4, 1], "8 columns of 1 rows of tiles at a time, tile 8x32"),
+        (unknown, unknown_size, Some(8), [4, 1], "8 columns of 1 rows of tiles at a time, tile 8x32"),
     ] {
-        let [height, width] = size.map(PrimExpr::index);
+        let [height, width] = size;
         let [of_data, of_result] = blocks.map(PrimExpr::index);
         let x = input("x", &[batch.clone(), of_data.clone(), height.clone(), width.clone(), 32.into()]);
         let weight = [6.into(), 6.into(), of_result.clone(), of_data, 32.into(), 32.into()];
         let weight = input("weight", &weight);
         let shape = [batch, of_result, height, width, 32.into()];
-        let conv = topi::winograd_conv("conv", &x, &weight, &winograd, ([1, 1], [1, 1]), &shape);
+        let conv = topi::winograd_conv("conv", [&x, &weight], &winograd, ([1, 1], [1, 1]), columns, &shape);
         let relu = compute("relu", shape, &[&conv], |i: &[PrimExpr]| {
             conv.at(i.to_vec()).max(PrimExpr::float(0.0, DataType::F32))
         });

@@ -7,8 +7,12 @@ use crate::ir::{ArgKind, AttrKind, Attrs, InferContext, IrError, OpDef, OpPatter
 use crate::relax::analysis::{differ, show_dim, simplify_dim};
 use crate::relax::op::context::{known, single, tensor_type};
 use crate::relax::op::def::{arg, attr, required, tensor};
+use crate::te::TensorExpr;
 use crate::tir::{PrimExpr, PrimFunc};
 use crate::topi::{self, Winograd, tiles};
+
+/// Columns of tiles in a part of a row at most.
+const MOST_COLUMNS: i64 = 1024;
 
 pub(in crate::relax::op) static OPS: &[OpDef] = &[
     OpDef::new("nn.winograd_data", "transformed tiles of data for windows of 3×3", infer_data)
@@ -45,12 +49,19 @@ pub(in crate::relax::op) static OPS: &[OpDef] = &[
         infer_conv,
     )
     .args(&[tensor("data"), tensor("weight")])
-    .attrs(&[required("tile", AttrKind::Int), attr("padding", AttrKind::Ints).default("0")])
+    .attrs(&[
+        required("tile", AttrKind::Int),
+        attr("padding", AttrKind::Ints).default("0"),
+        // Columns of tiles in a part of a row; 0 for rows without parts.
+        attr("columns", AttrKind::Int).default("0"),
+    ])
     .tensor_program(|cx| {
         let (ctx, shape) = (cx.infer(), cx.out_shape(0)?);
-        let (winograd, pads) = (algorithm(&ctx)?, pads(&ctx)?);
+        let (winograd, pads, columns) = (algorithm(&ctx)?, pads(&ctx)?, columns(&ctx)?);
         let name = "winograd_conv2d";
-        let func = single(cx, |x| Ok(topi::winograd_conv(name, &x[0], &x[1], &winograd, pads, shape)))?;
+        let conv =
+            |x: &[TensorExpr]| Ok(topi::winograd_conv(name, [&x[0], &x[1]], &winograd, pads, columns, shape));
+        let func = single(cx, conv)?;
         Ok(unfused(func, OpPattern::OutEWiseFusable))
     }),
 ];
@@ -64,6 +75,15 @@ fn unfused(func: PrimFunc, pattern: OpPattern) -> PrimFunc {
 fn algorithm(ctx: &InferContext<'_>) -> Result<Winograd, IrError> {
     let tile = ctx.attrs.int("tile").unwrap_or(0);
     Winograd::of(tile).ok_or_else(|| ctx.error(format!("attribute `tile` is 2 or 4, got {tile}")))
+}
+
+/// The number of columns of tiles in a part of a row, if rows have parts.
+fn columns(ctx: &InferContext<'_>) -> Result<Option<i64>, IrError> {
+    match ctx.attrs.int("columns").unwrap_or(0) {
+        0 => Ok(None),
+        columns @ 1..=MOST_COLUMNS => Ok(Some(columns)),
+        other => Err(ctx.error(format!("attribute `columns` is 0 to {MOST_COLUMNS}, got {other}"))),
+    }
 }
 
 /// The padding in front of rows and columns, and behind them.
@@ -100,6 +120,7 @@ fn out_size(ctx: &InferContext<'_>, data: &[PrimExpr]) -> Result<[PrimExpr; 2], 
 /// Data (batch, block, height, width, channel) and weights (row, column, block out, block in, channel in, channel out).
 fn infer_conv(ctx: &InferContext<'_>) -> Result<Type, IrError> {
     let (winograd, dtype) = (algorithm(ctx)?, ctx.same_dtype()?);
+    columns(ctx)?;
     let (Some(data), Some(weight)) = (ctx.dims(0, 5)?, ctx.dims(1, 6)?) else {
         return Ok(tensor_type(TensorShape::Rank(5), dtype));
     };

@@ -23,7 +23,8 @@ const SAVED: f64 = 0.9;
 /// Cycles of the calls of two kernels, which the transforms are.
 const CALLS: f64 = 1000.0;
 
-/// Tiles in a row from which on a convolution is computed by rows of tiles: they are the rows of a product.
+/// Tiles in a row from which on a convolution is computed by rows of tiles, and in a part of a row of symbolic size: they are the rows of
+/// a product.
 const ROW_TILES: i64 = 8;
 
 /// Height and width that images are expected to have where they are symbolic: those for which most networks are made.
@@ -91,8 +92,10 @@ impl Converter<'_> {
         let tile = Attrs::new().with("tile", winograd.tile);
         let padding = call.attrs.get("padding").cloned();
         let attrs = padding.map_or(tile.clone(), |padding| tile.clone().with("padding", padding));
-        let is_fixed = [height, width].iter().all(|dim| dim.as_int().is_some());
-        if is_fixed && self.in_rows(&shape, &winograd) {
+        if self.in_rows(&shape, &winograd) {
+            let is_fixed = [height, width].iter().all(|dim| dim.as_int().is_some());
+            // The schedule divides rows of known size.
+            let attrs = if is_fixed { attrs } else { attrs.with("columns", ROW_TILES) };
             return self.emit(name, "nn.winograd_conv2d", &[data, Arg::Const(kernel)], attrs, span);
         }
         let transformed = self.emit(name, "nn.winograd_data", &[data], attrs, span)?;
