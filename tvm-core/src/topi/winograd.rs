@@ -8,7 +8,7 @@
 
 use super::ceil_div;
 use super::transform::lazy;
-use crate::arith::dims::{product, simplify_dim};
+use crate::arith::dims::simplify_dim;
 use crate::te::{ReduceAxis, TensorExpr, compute, reduce_axis, sum};
 use crate::tir::PrimExpr;
 
@@ -124,7 +124,6 @@ fn flat(indices: &[PrimExpr], extents: &[PrimExpr]) -> PrimExpr {
 /// Data (batch, block, height, width, channel) with zeros around the image: `before` in front, and behind it as many as the tiles take,
 /// which cover `extents` elements. These are `after` at least.
 fn padded(x: &TensorExpr, (before, after): ([i64; 2], [i64; 2]), extents: [PrimExpr; 2]) -> TensorExpr {
-    let extents = extents.map(|it| simplify_dim(&it));
     let shape = [&[x.dim(0), x.dim(1)], &extents[..], &[x.dim(4)]].concat();
     compute("pad_temp", shape, &[x], |i| {
         let (mut at, mut inside) = (i.to_vec(), PrimExpr::bool(true));
@@ -154,7 +153,10 @@ pub fn winograd_data(
     let (m, size) = (winograd.tile, winograd.size());
     let last = shape.len() - 1;
     let of_columns = &shape[5..last];
-    let padded = padded(x, (before, after), [&shape[4], &product(of_columns)].map(|it| it * m + 2i64));
+    let covered = |of_tiles: &[PrimExpr]| {
+        of_tiles.iter().rev().fold(PrimExpr::index(m), |extent, count| count * extent) + 2i64
+    };
+    let padded = padded(x, (before, after), [&shape[4..5], of_columns].map(covered));
     let size = PrimExpr::index(size);
     let of_rows = [&shape[2..last], &[size.clone(), size], &shape[last..]].concat();
     let of_rows = compute("winograd_rows", of_rows, &[&padded], |i| {
@@ -233,9 +235,14 @@ pub fn winograd_conv(
     shape: &[PrimExpr],
 ) -> TensorExpr {
     let size = PrimExpr::index(winograd.size());
-    let [rows, of_row] = [2, 3].map(|axis: usize| simplify_dim(&tiles(&shape[axis], winograd.tile)));
+    // Symbolic numbers stay as schedules write the extents of divided loops, so that nothing is to be proved.
+    let number = |number: PrimExpr| {
+        let simple = simplify_dim(&number);
+        if simple.as_int().is_some() { simple } else { number }
+    };
+    let [rows, of_row] = [2, 3].map(|axis: usize| number(tiles(&shape[axis], winograd.tile)));
     let of_row = match columns {
-        Some(columns) => vec![simplify_dim(&tiles(&of_row, columns)), PrimExpr::index(columns)],
+        Some(columns) => vec![number(tiles(&of_row, columns)), PrimExpr::index(columns)],
         None => vec![of_row],
     };
     let transformed = |block: &PrimExpr, channel: &PrimExpr| {

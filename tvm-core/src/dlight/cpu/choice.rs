@@ -115,6 +115,7 @@ pub(super) fn split(
             Some(_) => inner.push(it),
             None if axis == column => {
                 let lanes = i64::from(machine.lanes(store.buffer.dtype));
+                let lanes = count.map_or(lanes, |count| lanes.min(count.max(1)));
                 let [over, lanes] = s.split(it, [None, Some(lanes)])?;
                 outer.push(Outer { axis, over, count: Some(1) });
                 vector = Some(lanes);
