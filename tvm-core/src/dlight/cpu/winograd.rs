@@ -13,6 +13,7 @@ use crate::dlight::Rule;
 use crate::dlight::analysis::BlockInfo;
 use crate::target::Machine;
 use crate::tir::schedule::{BlockRV, LoopRV, Schedule, ScheduleError};
+use crate::tir::transform::UNDIVIDED;
 use crate::tir::{Buffer, PrimExpr, Scope};
 
 pub(super) const RULE: Rule = Rule {
@@ -83,9 +84,13 @@ fn apply(s: &mut Schedule, info: &BlockInfo, machine: &Machine) -> Result<Option
         return Ok(None);
     };
     let choices = choice::choices_of_reader(&of_data_rows, &choice::choices(&of_data_rows), &of_data);
-    // Divisions by symbolic numbers of rows and parts would take long to prove, so threads share rows of tiles.
+    // Divisions by symbolic numbers of rows and parts would take long to prove, so threads share rows of tiles. Only the result has
+    // conditions in the last row and in the last part.
     let shared = match around[..] {
-        [.., rows, _] if products.shape.len() == 8 => Some(rows),
+        [.., rows, parts] if products.shape.len() == 8 => {
+            [rows, parts].into_iter().try_for_each(|it| s.annotate(it, UNDIVIDED, true))?;
+            Some(rows)
+        }
         _ => None,
     };
     let padding = padding.map(|it| (it, shared));

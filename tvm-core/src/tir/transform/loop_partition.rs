@@ -37,6 +37,10 @@ const LEAST_OF_THREAD: i64 = 8;
 /// Larger constants are not taken for parts of an index.
 const MAX_INDEX_CONSTANT: u64 = 1 << 40;
 
+/// Annotation of a loop that is not divided: conditions stay where they are. It is for loops around much code of which little has
+/// conditions, as all of it would be there twice.
+pub const UNDIVIDED: &str = "undivided";
+
 /// Divides loops at the iterations from which on conditions may fail.
 pub fn loop_partition() -> Pass {
     prim_func_pass("LoopPartition", |func, _, _| Ok(partitioned(func, false)))
@@ -127,7 +131,12 @@ impl LoopPartition {
     /// condition, or none of the iterations is known to be free of it.
     fn divided(&self, node: &For) -> Option<(Stmt, Stmt)> {
         let kind = matches!(node.kind, ForKind::Serial | ForKind::Parallel);
-        if !kind || self.depth == MAX_DEPTH || !node.min.is_const(0) || !self.indices.contains(&node.loop_var)
+        let kept = node.annotations.get(UNDIVIDED).is_some();
+        if !kind
+            || kept
+            || self.depth == MAX_DEPTH
+            || !node.min.is_const(0)
+            || !self.indices.contains(&node.loop_var)
         {
             return None;
         }

@@ -110,7 +110,7 @@ pub use hoist_conditions::hoist_conditions;
 pub use hoist_expressions::hoist_expressions;
 pub use inject_prefetch::{PREFETCH, PREFETCH_L2, inject_prefetch};
 pub(crate) use inline_call::{bind_buffer, inline_body, misfit_of_call};
-pub use loop_partition::{loop_partition, partition_constant_loops};
+pub use loop_partition::{UNDIVIDED, loop_partition, partition_constant_loops};
 pub use lower_cross_thread_reduction::lower_cross_thread_reduction;
 pub use lower_init_block::lower_init_block;
 pub use lower_intrin::lower_intrin;

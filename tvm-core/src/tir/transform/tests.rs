@@ -234,13 +234,16 @@ fn passes_do_what_they_say() {
 
 #[test]
 fn split_loops_are_divided_at_their_remainder() {
-    let divided = |n: PrimExpr| {
+    let divided = |n: PrimExpr, whole: bool| {
         let x = te::placeholder("x", [n.clone()], I64);
         let y = te::compute("y", [n], &[&x], |i: &[PrimExpr]| x.at(i.to_vec()) + 1);
         let mut s = Schedule::new(te::create_prim_func("next", &[x], &[y]).unwrap()).unwrap();
         let y = s.block("y").unwrap();
         let [i] = s.loops(y).unwrap();
-        s.split(i, [None, Some(8)]).unwrap();
+        let [over, _] = s.split(i, [None, Some(8)]).unwrap();
+        if whole {
+            s.annotate(over, super::UNDIVIDED, true).unwrap();
+        }
         let opaque =
             [super::lower_init_block(), super::convert_blocks_to_opaque(), super::lower_opaque_block()];
         let rest = [super::simplify(), super::loop_partition(), super::simplify(), super::narrow_loops()];
@@ -257,7 +260,7 @@ fn split_loops_are_divided_at_their_remainder() {
             }
         }
     "#]]
-    .assert_eq(&divided(PrimExpr::index(20)));
+    .assert_eq(&divided(PrimExpr::index(20), false));
     expect![[r#"
         #[prim_func(attrs(is_scheduled = true), lowered)]
         fn next(x: &Tensor<i64, n>, y: &mut Tensor<i64, n>) {
@@ -271,7 +274,9 @@ fn split_loops_are_divided_at_their_remainder() {
             }
         }
     "#]]
-    .assert_eq(&divided(Var::index("n").into()));
+    .assert_eq(&divided(Var::index("n").into(), false));
+    let whole = divided(Var::index("n").into(), true);
+    assert_eq!(whole.matches("y[[").count(), 1, "{whole}");
 }
 
 /// A long vector of which few elements exist becomes a loop over parts that exist.
