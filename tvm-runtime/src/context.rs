@@ -189,7 +189,7 @@ impl Scratch {
         }
     }
 
-    /// Frees all allocations except the first `len`.
+    /// Frees all allocations except the first `len`. While there are others, empty blocks stay: a loop may allocate the same again.
     fn truncate(&mut self, len: usize) {
         let Some(&(_, index, used)) = self.live.get(len) else { return };
         self.live.truncate(len);
@@ -209,8 +209,6 @@ impl Scratch {
                 Some(block) => block.release(),
                 None => {}
             }
-        } else {
-            self.blocks.drain(index + 1..).for_each(Block::release);
         }
     }
 }
@@ -262,6 +260,22 @@ unsafe extern "C" fn free_scratch(_ctx: *mut CallContext, ptr: *mut c_void) {
 mod tests {
     use super::*;
     use crate::thread_pool::WorkerPool;
+
+    /// What a loop allocates in each iteration, beside something that stays, is in the same place each time.
+    #[test]
+    fn nested_allocations_take_the_same_blocks_again() {
+        let mut scratch = Scratch { blocks: Vec::new(), live: Vec::new() };
+        let outer = scratch.alloc(40_000).unwrap();
+        let mut places = Vec::new();
+        for _ in 0..4 {
+            let parts = [40_000, 90_000, 200_000].map(|bytes| scratch.alloc(bytes).unwrap());
+            parts.iter().rev().for_each(|&it| scratch.free(it));
+            places.push((parts, scratch.blocks.len()));
+        }
+        assert_eq!(places[2], places[3]);
+        scratch.free(outer);
+        assert!(scratch.live.is_empty() && scratch.blocks.len() == 1);
+    }
 
     #[test]
     fn scratch_memory_is_a_stack() {

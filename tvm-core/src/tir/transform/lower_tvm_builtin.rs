@@ -6,25 +6,61 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::util::body_pass;
 use crate::ir::BufferId;
 use crate::pass::Pass;
-use crate::tir::{AllocBuffer, Buffer, Mutator, PrimExpr, Scope, Stmt};
+use crate::tir::{AllocBuffer, Buffer, Mutator, PrimExpr, Scope, Stmt, Visitor, walk_stmt};
 
 /// Maximum number of bytes that the buffers of one program take on the stack.
 pub const STACK_BYTES: i64 = 64 * 1024;
 
-/// Places small buffers on the stack.
+/// Places small buffers on the stack: those of the scope `Local` first, which hold what belongs into registers, and small ones before larger
+/// ones.
 pub fn lower_tvm_builtin() -> Pass {
     body_pass("LowerTVMBuiltin", |func| {
-        Place { left: STACK_BYTES, new: FxHashMap::default() }.mutate_stmt(&func.body)
+        let mut sizes = Sizes(Vec::new());
+        sizes.visit_stmt(&func.body);
+        // The order is stable: of buffers of one size, the first ones are on the stack.
+        sizes.0.sort_by_key(|&(_, scope, bytes)| (scope != Scope::Local, bytes));
+        let mut left = STACK_BYTES;
+        let mut on_stack = FxHashSet::default();
+        for (id, _, bytes) in sizes.0 {
+            if bytes <= left {
+                left -= bytes;
+                on_stack.insert(id);
+            }
+        }
+        Place { on_stack, new: FxHashMap::default() }.mutate_stmt(&func.body)
     })
 }
 
+/// The buffers of constant size that a program allocates: scopes and bytes.
+struct Sizes(Vec<(BufferId, Scope, i64)>);
+
+impl Visitor for Sizes {
+    fn visit_expr(&mut self, _: &PrimExpr) {}
+
+    fn visit_stmt(&mut self, stmt: &Stmt) {
+        if let Stmt::AllocBuffer(alloc) = stmt
+            && let Some(bytes) = bytes(&alloc.buffer)
+            && matches!(alloc.buffer.scope, Scope::Global | Scope::Local)
+        {
+            self.0.push((alloc.buffer.id, alloc.buffer.scope, bytes.max(0)));
+        }
+        walk_stmt(self, stmt);
+    }
+}
+
+/// The size of the buffer, if it is constant.
+fn bytes(buffer: &Buffer) -> Option<i64> {
+    let size = buffer.dtype.bytes() as i64;
+    buffer.shape.iter().try_fold(size, |size, extent| size.checked_mul(extent.as_int()?))
+}
+
 struct Place {
-    left: i64,
+    on_stack: FxHashSet<BufferId>,
     new: FxHashMap<BufferId, Buffer>,
 }
 
@@ -32,17 +68,10 @@ impl Mutator for Place {
     fn mutate_stmt(&mut self, stmt: &Stmt) -> Option<Stmt> {
         let Stmt::AllocBuffer(alloc) = stmt else { return self.walk_stmt(stmt) };
         let buffer = &alloc.buffer;
-        let bytes = buffer
-            .shape
-            .iter()
-            .try_fold(buffer.dtype.bytes() as i64, |n, extent| n.checked_mul(extent.as_int()?));
-        let scope = match (buffer.scope, bytes) {
-            (Scope::Global | Scope::Local, Some(bytes)) if bytes <= self.left => {
-                self.left -= bytes.max(0);
-                Scope::Local
-            }
-            (Scope::Global | Scope::Local, _) => Scope::Global,
-            (Scope::Shared | Scope::SharedDyn | Scope::Warp, _) => return None,
+        let scope = match buffer.scope {
+            Scope::Global | Scope::Local if self.on_stack.contains(&buffer.id) => Scope::Local,
+            Scope::Global | Scope::Local => Scope::Global,
+            Scope::Shared | Scope::SharedDyn | Scope::Warp => return None,
         };
         if scope == buffer.scope {
             return None;
