@@ -19,21 +19,23 @@ pub const STACK_BYTES: i64 = 64 * 1024;
 /// Places small buffers on the stack: those of the scope `Local` first, which hold what belongs into registers, and small ones before larger
 /// ones.
 pub fn lower_tvm_builtin() -> Pass {
-    body_pass("LowerTVMBuiltin", |func| {
-        let mut sizes = Sizes(Vec::new());
-        sizes.visit_stmt(&func.body);
-        // The order is stable: of buffers of one size, the first ones are on the stack.
-        sizes.0.sort_by_key(|&(_, scope, bytes)| (scope != Scope::Local, bytes));
-        let mut left = STACK_BYTES;
-        let mut on_stack = FxHashSet::default();
-        for (id, _, bytes) in sizes.0 {
-            if bytes <= left {
-                left -= bytes;
-                on_stack.insert(id);
-            }
+    body_pass("LowerTVMBuiltin", |func| placed(&func.body))
+}
+
+fn placed(body: &Stmt) -> Option<Stmt> {
+    let mut sizes = Sizes(Vec::new());
+    sizes.visit_stmt(body);
+    // The order is stable: of buffers of one size, the first ones are on the stack.
+    sizes.0.sort_by_key(|&(_, scope, bytes)| (scope != Scope::Local, bytes));
+    let mut left = STACK_BYTES;
+    let mut on_stack = FxHashSet::default();
+    for (id, _, bytes) in sizes.0 {
+        if bytes <= left {
+            left -= bytes;
+            on_stack.insert(id);
         }
-        Place { on_stack, new: FxHashMap::default() }.mutate_stmt(&func.body)
-    })
+    }
+    Place { on_stack, new: FxHashMap::default() }.mutate_stmt(body)
 }
 
 /// The buffers of constant size that a program allocates: scopes and bytes.
@@ -92,5 +94,40 @@ impl Mutator for Place {
 
     fn mutate_buffer(&mut self, buffer: &Buffer) -> Option<Buffer> {
         self.new.get(&buffer.id).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tvm_runtime::DataType;
+
+    use super::*;
+    use crate::tir::Evaluate;
+
+    /// The buffers that are on the stack, of `f32` buffers with a name, a number of elements and a scope.
+    fn on_stack(buffers: &[(&str, i64, Scope)]) -> Vec<String> {
+        let alloc = |&(name, len, scope): &(&str, i64, Scope)| {
+            AllocBuffer::new(Buffer::with_scope(name, [PrimExpr::index(len)], DataType::F32, scope)).into()
+        };
+        let body = Stmt::seq(buffers.iter().map(alloc).chain([Evaluate { value: 0.into() }.into()]));
+        let body = placed(&body).unwrap_or(body);
+        let allocs = body.children().into_iter().filter_map(Stmt::as_alloc_buffer);
+        let local = allocs.filter(|alloc| alloc.buffer.scope == Scope::Local);
+        local.map(|alloc| alloc.buffer.name.to_string()).collect()
+    }
+
+    #[test]
+    fn accumulators_and_small_buffers_are_on_the_stack_before_others() {
+        let kib = |count: i64| count * 1024 / 4;
+        let large = ("large", kib(63), Scope::Global);
+        assert_eq!(on_stack(&[large]), ["large"]);
+        assert_eq!(on_stack(&[large, ("sums", kib(2), Scope::Local)]), ["sums"]);
+        assert_eq!(on_stack(&[large, ("small", kib(2), Scope::Global)]), ["small"]);
+        let sums = ("sums", kib(40), Scope::Local);
+        assert_eq!(
+            on_stack(&[("small", kib(30), Scope::Global), sums, ("one", 1, Scope::Global)]),
+            ["sums", "one"]
+        );
+        assert_eq!(on_stack(&[("huge", kib(65), Scope::Local), ("empty", 0, Scope::Global)]), ["empty"]);
     }
 }
