@@ -122,7 +122,7 @@ fn flat(indices: &[PrimExpr], extents: &[PrimExpr]) -> PrimExpr {
 }
 
 /// Data (batch, block, height, width, channel) with zeros around the image: `before` in front, and behind it as many as the tiles take,
-/// which cover `extents` elements. These are `after` at least.
+/// which cover `extents` elements. These are `after` at least. `pad` takes numbers of elements behind the image, which are no constants here.
 fn padded(x: &TensorExpr, (before, after): ([i64; 2], [i64; 2]), extents: [PrimExpr; 2]) -> TensorExpr {
     let shape = [&[x.dim(0), x.dim(1)], &extents[..], &[x.dim(4)]].concat();
     compute("pad_temp", shape, &[x], |i| {
