@@ -230,6 +230,33 @@ fn calls_check_bounds() {
     );
 }
 
+#[relax::func(dims(w % 2 == 0))]
+fn windows(
+    x: Tensor<f32, 1, 1, h, w>,
+    k: Tensor<f32, 1, 1, 4, 3>,
+) -> Tensor<f32, 1, 1, { h - 3 }, { w / 2 - 1 }> {
+    max_pool2d(conv2d(x, k), pool_size = [1, 2], strides = [1, 2])
+}
+
+#[test]
+fn arguments_that_are_too_small_for_a_tensor_are_named() {
+    for target in [Target::host(), Target::interpreter()] {
+        let vm = tvm::codegen::compile_module(&windows::module().unwrap(), &target).unwrap();
+        let call = |h, w| vm.invoke("windows", &[ones(&[1, 1, h, w]), ones(&[1, 1, 4, 3])]);
+        assert_eq!(call(5, 6).unwrap().as_tensor().unwrap().shape(), [1, 1, 2, 2]);
+        // An extent of 0 is none that is negative.
+        assert_eq!(call(3, 6).unwrap().as_tensor().unwrap().shape(), [1, 1, 0, 2]);
+        let err = call(2, 6).unwrap_err();
+        assert!(matches!(&err, RuntimeError::ArgBound { axis: Some(2), got: 2, .. }), "{err}");
+        assert_eq!(
+            err.to_string(),
+            "`windows`: argument `x`: axis 2 is 2, dimension `h` was compiled for 3.."
+        );
+        let err = call(5, 0).unwrap_err().to_string();
+        assert!(err.ends_with("axis 3 is 0, dimension `w` was compiled for 2.. in steps of 2"), "{err}");
+    }
+}
+
 #[test]
 fn calls_that_never_fit_do_not_compile() {
     let too_long =

@@ -17,6 +17,6 @@ mod worker;
 pub use home::{ENGINES, Engine, Home, engine};
 pub use measure::{Captured, Effort, Entry, HostCost, Measured, Pool, Times};
 pub use report::{Comparison, Limits, contestants, line, summary};
-pub use row::{Contestant, Given, Goal, Group, Limit, Measure, Row, Side};
+pub use row::{Contestant, Given, Goal, Group, Limit, Measure, ROUNDED, Row, Side};
 pub use verdict::Verdict;
 pub use work::Work;

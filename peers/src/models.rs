@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::row::{Given, Group, Limit, Measure, Row};
+use crate::row::{Given, Group, Limit, Measure, ROUNDED, Row};
 use crate::work::Work;
 
 /// The groups in order.
@@ -204,8 +204,7 @@ fn narrow(rows: &mut Vec<Row>) {
     ];
     for (name, work, short) in zoo.into_iter().chain(others) {
         let row = work.row(7).named(name).bound(Limit::DotInt8).ratio(1.0).ours(&work);
-        // A value between two steps of a layer may go to either; the next layers amplify it.
-        let row = Row { tolerance: Some(0.25), ..row };
+        let row = Row { tolerance: Some(ROUNDED), ..row };
         rows.push(row.peers(&["ort", "openvino"], &work).long(!short));
     }
 }
@@ -223,8 +222,7 @@ fn short_floats(rows: &mut Vec<Row>) {
     ];
     for (name, [own, plain], short) in zoo.into_iter().chain(others) {
         let row = own.row(8).named(name).bound(Limit::DotBf16).ratio(1.1).ours(&own);
-        // Operands have 8 significant bits, and each layer rounds what it stores.
-        let row = Row { tolerance: Some(0.25), ..row };
+        let row = Row { tolerance: Some(ROUNDED), ..row };
         rows.push(row.peers(&["openvino-bf16"], &plain).long(!short));
     }
 }

@@ -99,6 +99,10 @@ pub enum Measure {
     Memory,
 }
 
+/// How far results of networks that round to bytes or to 16 bits may be apart, as a share of the largest: a value between two steps
+/// may go to either, and the next layers amplify that.
+pub const ROUNDED: f64 = 0.25;
+
 /// A row.
 #[derive(Debug, Clone)]
 pub struct Row {

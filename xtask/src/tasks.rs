@@ -53,7 +53,9 @@ pub(crate) fn ci() -> Result<(), String> {
     let features = ["--workspace", "--all-targets", "--features", FEATURES];
     steps.cargo("clippy, all features", &[], &with(&with(&["clippy"], &features), &deny))?;
     let rustdoc = [("RUSTDOCFLAGS", "-D warnings")];
-    steps.cargo("docs", &rustdoc, &["doc", "--workspace", "--no-deps"])?;
+    // With the features of clippy, so that packages from outside are checked once.
+    let docs = ["doc", "--workspace", "--no-deps", "--features", FEATURES];
+    steps.cargo("docs", &rustdoc, &docs)?;
     tests(&mut steps)?;
     steps.summary();
     Ok(())

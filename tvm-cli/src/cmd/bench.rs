@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use tvm_core::pass::Precision;
+use tvm_onnx::proto::ModelProto;
 use tvm_peers::{
-    Comparison, Contestant, ENGINES, Effort, Entry, Given, Group, Home, Limit, Limits, Measured, Pool, Row,
-    Side, Work, contestants, engine,
+    Comparison, Contestant, ENGINES, Effort, Entry, Given, Group, Home, Limit, Limits, Measured, Pool,
+    ROUNDED, Row, Side, Work, contestants, engine,
 };
 use tvm_runtime::Device;
 use tvm_runtime::vm::VmConfig;
@@ -17,7 +18,7 @@ use tvm_runtime::vm::VmConfig;
 use crate::data::{self, Fill};
 use crate::error::Error;
 use crate::inputs::made_up;
-use crate::model::Options;
+use crate::model::{self, Content, Options};
 use crate::out;
 
 const GROUPS: &[Group] = &[Group { title: "Kernels and models", goal: "the best peer", mean: None }];
@@ -192,7 +193,22 @@ fn model_row(path: &Path, engines: &[&'static str], args: &Args, home: &Home) ->
     };
     let peers = engines.iter().map(|it| (Side::Peer, *it));
     let contestants = std::iter::once((Side::Ours, "tvm")).chain(peers).map(contestant).collect();
-    Ok(Row { contestants, ..Row::new(0, path.display().to_string(), 0.0, 0.0).bound(Limit::Unknown) })
+    let row = Row::new(0, path.display().to_string(), 0.0, 0.0).bound(Limit::Unknown);
+    let quantized = match model::read(&path)? {
+        Content::Onnx(bytes) => quantizes(&tvm_onnx::read_model(bytes).map_err(Error::file(&path))?),
+        Content::Artifact(..) => false,
+    };
+    let rounded = quantized || args.options.precision != Precision::Full;
+    let tolerance = if rounded { Some(ROUNDED) } else { row.tolerance };
+    Ok(Row { contestants, tolerance, ..row })
+}
+
+/// True if the model rounds values to bytes when it runs.
+fn quantizes(model: &ModelProto) -> bool {
+    let functions = model.functions.iter().flat_map(|it| &it.node);
+    let mut nodes = model.graph.iter().flat_map(|it| &it.node).chain(functions);
+    // `QuantizeLinear`, `QLinearConv`, `QAttention`, `DynamicQuantizeLinear`, ..; no other operator has such a name.
+    nodes.any(|it| it.op_type.starts_with('Q') || it.op_type.starts_with("DynamicQuantize"))
 }
 
 /// Adds the option to a case of work by name.
@@ -212,4 +228,29 @@ fn with_options(case: &mut String, options: &Options) {
 fn model_of(case: &str) -> Option<String> {
     let case: Json = serde_json::from_str(case).ok()?;
     Some(case["onnx"].as_str()?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tvm_onnx::proto::{FunctionProto, GraphProto, NodeProto};
+
+    use super::*;
+
+    #[test]
+    fn quantized_models_are_known_by_their_nodes() {
+        for (op, rounds) in [
+            ("QuantizeLinear", true),
+            ("DynamicQuantizeLinear", true),
+            ("QLinearMatMul", true),
+            ("DequantizeLinear", false),
+            ("Conv", false),
+        ] {
+            let node = vec![NodeProto { op_type: op.to_string(), ..NodeProto::default() }];
+            let function = FunctionProto { node: node.clone(), ..FunctionProto::default() };
+            let graph = Some(GraphProto { node, ..GraphProto::default() });
+            assert_eq!(quantizes(&ModelProto { graph, ..ModelProto::default() }), rounds, "{op}");
+            let functions = vec![function];
+            assert_eq!(quantizes(&ModelProto { functions, ..ModelProto::default() }), rounds, "{op}");
+        }
+    }
 }

@@ -299,8 +299,6 @@ pub fn compile_flags(target: &Target, options: Options, clang: bool) -> Vec<Stri
     } else {
         // gcc 12 makes a load under a constant mask a load of all lanes, past the end of the buffer.
         flags.push("-fno-tree-loop-if-convert".into());
-        // Without it, gcc 12 spills tiles of a product whose epilogue uses many constants.
-        flags.extend(["-fschedule-insns", "-fsched-pressure"].map(String::from));
     }
     match (&target.cpu, &target.triple) {
         (Some(cpu), _) => flags.push(format!("-march={cpu}")),

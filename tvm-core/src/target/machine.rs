@@ -94,10 +94,21 @@ impl Machine {
 
     /// The machine with the vectors of the CPU or feature level `cpu`, if they are known.
     pub(super) fn with_cpu(self, cpu: &str) -> Machine {
-        let machine = Machine { bf16_dot: false, masked_vectors: level_masked_vectors(cpu), ..self };
-        match level_vector_bits(cpu) {
-            Some(vector_bits) => Machine { vector_bits, vector_registers: registers(vector_bits), ..machine },
-            None => machine,
+        let Some(features) = known_features(cpu) else {
+            return Machine { bf16_dot: false, masked_vectors: false, ..self };
+        };
+        let has = |name: &str| features.contains(&name);
+        let vector_bits = match (has("avx512f"), has("avx2")) {
+            (true, _) => 512,
+            (false, true) => 256,
+            (false, false) => 128,
+        };
+        Machine {
+            vector_bits,
+            vector_registers: registers(vector_bits),
+            bf16_dot: false,
+            masked_vectors: has("avx512vl") && has("avx512bw"),
+            ..self
         }
     }
 }
@@ -107,22 +118,75 @@ const fn registers(vector_bits: u32) -> u32 {
     if vector_bits >= 512 || cfg!(target_arch = "aarch64") { 32 } else { 16 }
 }
 
-/// Width in bits of the widest vectors of an x86-64 feature level; `None` when `cpu` is not a level.
-fn level_vector_bits(cpu: &str) -> Option<u32> {
-    let features = tvm_runtime::level_features(cpu)?;
-    Some(if features.contains(&"avx512f") {
-        512
-    } else if features.contains(&"avx2") {
-        256
-    } else {
-        128
-    })
-}
+/// The names that compilers have for CPUs, by the highest level of x86-64 whose features all of these CPUs have.
+const CPUS: [(&str, &[&str]); 4] = [
+    ("x86-64", &["k8", "core2", "penryn", "bonnell", "btver1"]),
+    (
+        "x86-64-v2",
+        &[
+            "nehalem",
+            "corei7",
+            "westmere",
+            "sandybridge",
+            "corei7-avx",
+            "ivybridge",
+            "core-avx-i",
+            "silvermont",
+            "slm",
+            "goldmont",
+            "goldmont-plus",
+            "tremont",
+            "bdver1",
+            "bdver2",
+            "bdver3",
+            "btver2",
+        ],
+    ),
+    (
+        "x86-64-v3",
+        &[
+            "haswell",
+            "core-avx2",
+            "broadwell",
+            "skylake",
+            "alderlake",
+            "raptorlake",
+            "meteorlake",
+            "arrowlake",
+            "lunarlake",
+            "gracemont",
+            "sierraforest",
+            "bdver4",
+            "znver1",
+            "znver2",
+            "znver3",
+        ],
+    ),
+    (
+        "x86-64-v4",
+        &[
+            "skylake-avx512",
+            "skx",
+            "cannonlake",
+            "cascadelake",
+            "cooperlake",
+            "icelake-client",
+            "icelake-server",
+            "tigerlake",
+            "rocketlake",
+            "sapphirerapids",
+            "emeraldrapids",
+            "graniterapids",
+            "znver4",
+            "znver5",
+        ],
+    ),
+];
 
-/// True if a CPU of this x86-64 feature level has masked accesses for all sizes of vectors and elements.
-fn level_masked_vectors(cpu: &str) -> bool {
-    let features = tvm_runtime::level_features(cpu).unwrap_or_default();
-    ["avx512vl", "avx512bw"].iter().all(|name| features.contains(name))
+/// The features of a level of x86-64, or of the level of a CPU; `None` when the name is unknown.
+fn known_features(cpu: &str) -> Option<Vec<&'static str>> {
+    let level = CPUS.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(cpu, |(level, _)| level);
+    tvm_runtime::level_features(level)
 }
 
 /// Width in bits of this machine's widest vectors; 128 where it is not detected.
@@ -195,6 +259,32 @@ mod tests {
             let got = (lanes(vector_bits, DataType::I8), lanes(vector_bits, DataType::F64));
             assert_eq!(got, (bytes, doubles), "{vector_bits}");
         }
+    }
+
+    #[test]
+    fn cpus_have_the_vectors_of_their_levels() {
+        let host = Machine { vector_bits: 64, bf16_dot: true, masked_vectors: true, ..Machine::baseline() };
+        for (cpu, vector_bits, vector_registers, masked_vectors) in [
+            ("x86-64", 128, 16, false),
+            ("nehalem", 128, 16, false),
+            ("x86-64-v3", 256, 16, false),
+            ("haswell", 256, 16, false),
+            ("znver3", 256, 16, false),
+            ("x86-64-v4", 512, 32, true),
+            ("cascadelake", 512, 32, true),
+            ("znver4", 512, 32, true),
+            ("of-tomorrow", 64, 16, false),
+        ] {
+            let want = Machine { vector_bits, vector_registers, masked_vectors, bf16_dot: false, ..host };
+            assert_eq!(host.with_cpu(cpu), want, "{cpu}");
+        }
+        let levels = CPUS.map(|(level, _)| tvm_runtime::level_features(level));
+        assert!(levels.iter().all(Option::is_some));
+        let mut names: Vec<&str> = CPUS.iter().flat_map(|(_, cpus)| *cpus).copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 
     #[test]

@@ -8,10 +8,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tvm_runtime::vm::{Executable, Instruction, IntOperand, Reg, Regs, VmFunction, VmParam};
 use tvm_runtime::{ALIGNMENT, Device, Tensor};
 
+use super::bounds::Bounds;
 use super::builder::{Code, Tables, relax_functions};
 use super::value_type::value_type;
 use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Op, Type, Var, VarId};
@@ -49,10 +50,10 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
         codegen.check(param.ty(), reg, &context, &mut deferred)?;
     }
     codegen.check_deferred(deferred)?;
-    let mut checked = FxHashSet::default();
+    let mut bounds = Bounds::new(func);
     for param in func.params.iter() {
-        codegen.check_bound(param, param.name(), None, &mut checked);
-        codegen.check_bounds(param.ty(), param.name(), &mut checked);
+        codegen.check_bound(param, param.name(), None, &mut bounds);
+        codegen.check_bounds(param.ty(), param.name(), &mut bounds);
     }
     let public = !func.attrs.bool("private").unwrap_or(false);
     for param in func.params.iter().filter(|_| public) {

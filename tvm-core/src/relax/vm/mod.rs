@@ -2,6 +2,7 @@
 //!
 //! TVM counterpart: `relax::vm_build`, `VMCodeGen`, Relay's `VMCompiler`.
 
+mod bounds;
 mod builder;
 mod codegen;
 mod kernels;

@@ -2,7 +2,6 @@
 //!
 //! TVM counterpart: `VMShapeLower`, `ComputePrimValue`.
 
-use rustc_hash::FxHashSet;
 use tvm_runtime::vm::{DimCheck, Instruction, IntOpKind, IntOperand, Reg};
 
 use super::codegen::FunctionCodegen;
@@ -121,43 +120,6 @@ impl FunctionCodegen<'_, '_> {
         Ok(())
     }
 
-    /// Emits checks of the bounds of the dimensions that `ty` mentions and that are not in `checked`. It is the type of a
-    /// parameter, or of a field of one, which `place` names.
-    pub(super) fn check_bounds(&mut self, ty: &Type, place: &str, checked: &mut FxHashSet<VarId>) {
-        let dims: &[PrimExpr] = match ty {
-            Type::Tensor(it) => it.known_shape().unwrap_or_default(),
-            Type::Shape(it) => it.values.as_deref().unwrap_or_default(),
-            Type::Tuple(fields) => {
-                for (i, field) in fields.iter().enumerate() {
-                    self.check_bounds(field, &format!("{place}.{i}"), checked);
-                }
-                return;
-            }
-            Type::Prim(_) | Type::Func(_) | Type::Adt(_) | Type::Ref(_) | Type::Param(_) | Type::Object => {
-                return;
-            }
-        };
-        for (axis, dim) in (0..).zip(dims) {
-            dim.as_var().into_iter().for_each(|dim| self.check_bound(dim, place, Some(axis), checked));
-        }
-    }
-
-    /// Emits a check of the bounds of `dim`, if it has bounds.
-    pub(super) fn check_bound(
-        &mut self,
-        dim: &Var,
-        arg: &str,
-        axis: Option<u32>,
-        checked: &mut FxHashSet<VarId>,
-    ) {
-        if let (Some(bound), Some(&src)) = (dim.bound(), self.regs.get(&dim.id()))
-            && checked.insert(dim.id())
-        {
-            let (dim, arg) = (dim.name().into(), arg.into());
-            self.code.emit(Instruction::CheckBound { src, bound, dim, arg, axis });
-        }
-    }
-
     /// A register that holds the shape `values`.
     pub(super) fn shape(&mut self, values: &[PrimExpr]) -> Result<Reg, IrError> {
         let dims = values.iter().map(|value| self.int(value)).collect::<Result<_, _>>()?;
@@ -255,7 +217,8 @@ fn uses(expr: &PrimExpr, pred: impl Fn(&Var) -> bool) -> bool {
     any_expr(expr, &mut |it| it.as_var().is_some_and(&pred))
 }
 
-const fn int_op(op: BinaryOp) -> IntOpKind {
+/// The instruction that computes `op`.
+pub(super) const fn int_op(op: BinaryOp) -> IntOpKind {
     match op {
         BinaryOp::Add => IntOpKind::Add,
         BinaryOp::Sub => IntOpKind::Sub,

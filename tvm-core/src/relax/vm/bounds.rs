@@ -1,0 +1,168 @@
+//! Checks of the bounds of dimensions: those that the program was compiled for, and the minimum below which a tensor would
+//! have a negative extent, as the result of a convolution of an image that is smaller than the kernel.
+//!
+//! TVM counterpart: the function attributes `tir_var_upper_bound` and `tir_var_lower_bound`; nothing for negative extents.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tvm_runtime::DimBound;
+use tvm_runtime::vm::{Instruction, IntOpKind};
+
+use super::codegen::FunctionCodegen;
+use super::shape::int_op;
+use crate::ir::{Type, Var, VarId};
+use crate::relax::op::memory;
+use crate::relax::{Arg, Callee, Expr, Function};
+use crate::support::with_stack;
+use crate::tir::{PrimExpr, any_expr};
+
+/// The largest minimum that is looked for: images and sequences are not longer.
+const LIMIT: i64 = 1 << 24;
+
+/// The bounds of the dimensions of a function that are still to be checked.
+pub(super) struct Bounds {
+    /// Dimensions with a minimum below which a tensor would have a negative extent.
+    least: FxHashMap<VarId, i64>,
+    checked: FxHashSet<VarId>,
+}
+
+impl Bounds {
+    /// The bounds of `func`, of which no dimension is checked. The minimum belongs to tensors that each call makes, which are not
+    /// those of branches.
+    pub(super) fn new(func: &Function) -> Bounds {
+        let mut least = FxHashMap::default();
+        for binding in func.body.bindings() {
+            let Expr::Call(call) = &binding.value else { continue };
+            let (Callee::Op(op), Some(Arg::Shape(shape))) = (&call.callee, call.args.last()) else {
+                continue;
+            };
+            if ![memory::ALLOC, memory::ALLOC_TENSOR].contains(&op.name) {
+                continue;
+            }
+            for (dim, value) in shape.iter().filter_map(least_value) {
+                least.entry(dim).and_modify(|it: &mut i64| *it = value.max(*it)).or_insert(value);
+            }
+        }
+        Bounds { least, checked: FxHashSet::default() }
+    }
+
+    fn of(&self, dim: &Var) -> Option<DimBound> {
+        let bound = dim.bound();
+        let Some(&least) = self.least.get(&dim.id()) else { return bound };
+        let [min, max, modulus, remainder] = bound.unwrap_or(DimBound::ANY).parts();
+        // Where no value is left, making the tensor fails.
+        DimBound::new(min.max(least), max, modulus, remainder).ok().or(bound)
+    }
+}
+
+/// The only dimension in `extent`, and its smallest value for which `extent` is not negative; `None` if that is every
+/// value, or `extent` may decrease again.
+fn least_value(extent: &PrimExpr) -> Option<(VarId, i64)> {
+    let mut dims = Vec::new();
+    any_expr(extent, &mut |it| {
+        dims.extend(it.as_var().cloned());
+        false
+    });
+    let dim = dims.pop()?;
+    if dims.iter().any(|other| other.id() != dim.id()) {
+        return None;
+    }
+    let is_negative = |at: i64| Some(value(extent, at)? < 0);
+    let mut below = dim.bound().map_or(0, |it| it.min());
+    if !is_negative(below)? {
+        return None;
+    }
+    let mut least = below + 1;
+    while is_negative(least)? {
+        (below, least) = (least, least.checked_mul(2).filter(|it| *it <= LIMIT)?);
+    }
+    while least - below > 1 {
+        let middle = below.midpoint(least);
+        if is_negative(middle)? { below = middle } else { least = middle }
+    }
+    Some((dim.id(), least))
+}
+
+/// The value of an expression at `dim`, its only dimension, if it does not decrease with it.
+fn value(expr: &PrimExpr, dim: i64) -> Option<i64> {
+    with_stack(|| match expr {
+        PrimExpr::IntImm(it) => Some(it.value),
+        PrimExpr::Var(_) => Some(dim),
+        PrimExpr::Cast(it) if it.dtype.bits() >= it.value.dtype().bits() => value(&it.value, dim),
+        PrimExpr::Binary(it) => {
+            let op = int_op(it.op);
+            let increases = match op {
+                IntOpKind::Add | IntOpKind::Min | IntOpKind::Max => true,
+                IntOpKind::Sub => it.b.as_int().is_some(),
+                IntOpKind::Mul => [&it.a, &it.b].iter().any(|it| it.as_int().is_some_and(|it| it >= 0)),
+                IntOpKind::FloorDiv | IntOpKind::TruncDiv => it.b.as_int().is_some_and(|it| it > 0),
+                _ => false,
+            };
+            increases.then(|| op.eval(value(&it.a, dim)?, value(&it.b, dim)?)).flatten()
+        }
+        _ => None,
+    })
+}
+
+impl FunctionCodegen<'_, '_> {
+    /// Emits checks of the bounds of the dimensions that `ty` mentions and that are not checked yet. It is the type of a
+    /// parameter, or of a field of one, which `place` names.
+    pub(super) fn check_bounds(&mut self, ty: &Type, place: &str, bounds: &mut Bounds) {
+        let dims: &[PrimExpr] = match ty {
+            Type::Tensor(it) => it.known_shape().unwrap_or_default(),
+            Type::Shape(it) => it.values.as_deref().unwrap_or_default(),
+            Type::Tuple(fields) => {
+                for (i, field) in fields.iter().enumerate() {
+                    self.check_bounds(field, &format!("{place}.{i}"), bounds);
+                }
+                return;
+            }
+            Type::Prim(_) | Type::Func(_) | Type::Adt(_) | Type::Ref(_) | Type::Param(_) | Type::Object => {
+                return;
+            }
+        };
+        for (axis, dim) in (0..).zip(dims) {
+            dim.as_var().into_iter().for_each(|dim| self.check_bound(dim, place, Some(axis), bounds));
+        }
+    }
+
+    /// Emits a check of the bounds of `dim`, if it has bounds.
+    pub(super) fn check_bound(&mut self, dim: &Var, arg: &str, axis: Option<u32>, bounds: &mut Bounds) {
+        if let (Some(bound), Some(&src)) = (bounds.of(dim), self.regs.get(&dim.id()))
+            && bounds.checked.insert(dim.id())
+        {
+            let (dim, arg) = (dim.name().into(), arg.into());
+            self.code.emit(Instruction::CheckBound { src, bound, dim, arg, axis });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tir::{BinaryOp, binary};
+
+    #[test]
+    fn the_least_value_is_the_first_without_a_negative_extent() {
+        let (n, m) = (Var::index("n"), Var::index("m"));
+        let at_least_8 = Var::index("k").within(DimBound::between(8, i64::MAX).ok());
+        let dim = |it: &Var| PrimExpr::from(it);
+        let of = |op, a: PrimExpr, b: i64| binary(op, a, PrimExpr::index(b));
+        for (extent, least) in [
+            (dim(&n), None),
+            (dim(&n) - 2, Some(2)),
+            (dim(&n) * 2 - 7, Some(4)),
+            (of(BinaryOp::FloorDiv, dim(&n) - 3, 2) + 1, Some(1)),
+            (of(BinaryOp::FloorDiv, dim(&n) - 300, 7) - 4, Some(328)),
+            (of(BinaryOp::Max, dim(&n) - 5, 0), None),
+            (of(BinaryOp::Min, dim(&n), 4) - 2, Some(2)),
+            // Never enough; the extent decreases; two dimensions; the bounds suffice.
+            (of(BinaryOp::Min, dim(&n), 4) - 5, None),
+            (PrimExpr::index(3) - dim(&n), None),
+            (dim(&n) - dim(&m), None),
+            (dim(&at_least_8) - 2, None),
+            (dim(&at_least_8) - 9, Some(9)),
+        ] {
+            assert_eq!(least_value(&extent).map(|it| it.1), least, "{extent:?}");
+        }
+    }
+}
