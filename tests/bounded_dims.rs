@@ -238,6 +238,29 @@ fn windows(
     max_pool2d(conv2d(x, k), pool_size = [1, 2], strides = [1, 2])
 }
 
+#[relax::func]
+fn total(x: Tensor<f32, 1, 1, h, w>, k: Tensor<f32, 1, 1, 3, 2>, filtered: Tensor<bool>) -> Tensor<f32> {
+    if filtered { sum(conv2d(x, k)) } else { sum(x) }
+}
+
+#[test]
+fn branches_check_what_they_need() {
+    let vm = machine(total::module().unwrap());
+    let call = |h, w, filtered: bool| {
+        let filtered = Tensor::from_slice(&[filtered], &[]).unwrap().into();
+        vm.invoke("total", &[ones(&[1, 1, h, w]), ones(&[1, 1, 3, 2]), filtered])
+    };
+    for (h, w, filtered, want) in
+        [(4, 3, true, 24.0), (2, 1, true, 0.0), (4, 3, false, 12.0), (1, 0, false, 0.0)]
+    {
+        assert_eq!(call(h, w, filtered).unwrap().as_tensor().unwrap().to_f64s().unwrap(), [want]);
+    }
+    let err = call(1, 3, true).unwrap_err().to_string();
+    assert_eq!(err, "`total`: argument `x`: axis 2 is 1, dimension `h` was compiled for 2..");
+    let err = call(2, 0, true).unwrap_err().to_string();
+    assert_eq!(err, "`total`: argument `x`: axis 3 is 0, dimension `w` was compiled for 1..");
+}
+
 #[test]
 fn arguments_that_are_too_small_for_a_tensor_are_named() {
     for target in [Target::host(), Target::interpreter()] {

@@ -36,6 +36,7 @@ impl Pass {
         relax::transform::canonicalize_bindings,
         relax::transform::convert_layout,
         relax::transform::dead_code_elimination,
+        relax::transform::elementwise_before_reshape,
         relax::transform::eliminate_common_subexpr,
         relax::transform::flush_subnormal_weights,
         relax::transform::fold_batch_norm,

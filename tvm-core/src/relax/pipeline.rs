@@ -18,6 +18,8 @@ pub fn default_build() -> Pass {
             relax::eliminate_common_subexpr(),
             relax::fuse_attention(),
             relax::fold_batch_norm(),
+            relax::elementwise_before_reshape(),
+            relax::canonicalize_bindings(),
             relax::narrow_before_moves(),
             relax::flush_subnormal_weights(),
             relax::dead_code_elimination(),

@@ -39,8 +39,14 @@ impl Calls {
 
     /// The call of one of `ops` that `arg` is the result of, if nothing else uses it.
     pub(super) fn only_use(&self, arg: &Arg, ops: &[&str]) -> Option<&Call> {
-        let is_only = self.uses.get(&arg.as_var()?.id()) == Some(&1);
-        self.call(arg, ops).filter(|_| is_only)
+        self.only_use_where(arg, |call| op_name(call).is_some_and(|it| ops.contains(&it)))
+    }
+
+    /// The call that `arg` is the result of, if nothing else uses it and `is_wanted` says so.
+    pub(super) fn only_use_where(&self, arg: &Arg, is_wanted: impl Fn(&Call) -> bool) -> Option<&Call> {
+        let id = arg.as_var()?.id();
+        let is_only = self.uses.get(&id) == Some(&1);
+        self.by_var.get(&id).filter(|call| is_only && is_wanted(call))
     }
 }
 

@@ -3,55 +3,58 @@
 //!
 //! TVM counterpart: the function attributes `tir_var_upper_bound` and `tir_var_lower_bound`; nothing for negative extents.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tvm_runtime::DimBound;
-use tvm_runtime::vm::{Instruction, IntOpKind};
+use tvm_runtime::vm::{Instruction, IntOpKind, Reg};
 
 use super::codegen::FunctionCodegen;
 use super::shape::int_op;
 use crate::ir::{Type, Var, VarId};
 use crate::relax::op::memory;
-use crate::relax::{Arg, Callee, Expr, Function};
+use crate::relax::{Arg, Body, Callee, Expr};
 use crate::support::with_stack;
 use crate::tir::{PrimExpr, any_expr};
 
 /// The largest minimum that is looked for: images and sequences are not longer.
 const LIMIT: i64 = 1 << 24;
 
-/// The bounds of the dimensions of a function that are still to be checked.
-pub(super) struct Bounds {
-    /// Dimensions with a minimum below which a tensor would have a negative extent.
-    least: FxHashMap<VarId, i64>,
-    checked: FxHashSet<VarId>,
+/// A dimension of a parameter.
+pub(super) struct Dim {
+    var: Var,
+    /// The parameter, or the field of one.
+    arg: Box<str>,
+    /// `None` if it is the parameter itself, a scalar.
+    axis: Option<u32>,
 }
 
-impl Bounds {
-    /// The bounds of `func`, of which no dimension is checked. The minimum belongs to tensors that each call makes, which are not
-    /// those of branches.
-    pub(super) fn new(func: &Function) -> Bounds {
-        let mut least = FxHashMap::default();
-        for binding in func.body.bindings() {
-            let Expr::Call(call) = &binding.value else { continue };
-            let (Callee::Op(op), Some(Arg::Shape(shape))) = (&call.callee, call.args.last()) else {
-                continue;
-            };
-            if ![memory::ALLOC, memory::ALLOC_TENSOR].contains(&op.name) {
-                continue;
-            }
-            for (dim, value) in shape.iter().filter_map(least_value) {
-                least.entry(dim).and_modify(|it: &mut i64| *it = value.max(*it)).or_insert(value);
-            }
-        }
-        Bounds { least, checked: FxHashSet::default() }
+impl Dim {
+    fn check(&self, src: Reg, bound: DimBound) -> Instruction {
+        let (dim, arg) = (self.var.name().into(), self.arg.clone());
+        Instruction::CheckBound { src, bound, dim, arg, axis: self.axis }
     }
 
-    fn of(&self, dim: &Var) -> Option<DimBound> {
-        let bound = dim.bound();
-        let Some(&least) = self.least.get(&dim.id()) else { return bound };
-        let [min, max, modulus, remainder] = bound.unwrap_or(DimBound::ANY).parts();
+    /// The bounds of the dimension with the minimum `least`.
+    fn at_least(&self, least: i64) -> Option<DimBound> {
+        let [min, max, modulus, remainder] = self.var.bound().unwrap_or(DimBound::ANY).parts();
         // Where no value is left, making the tensor fails.
-        DimBound::new(min.max(least), max, modulus, remainder).ok().or(bound)
+        DimBound::new(min.max(least), max, modulus, remainder).ok()
     }
+}
+
+/// The dimensions with a minimum below which a tensor that `body` makes, outside of its branches, would have a negative extent.
+fn least_values(body: &Body) -> FxHashMap<VarId, i64> {
+    let mut least = FxHashMap::default();
+    for binding in body.bindings() {
+        let Expr::Call(call) = &binding.value else { continue };
+        let (Callee::Op(op), Some(Arg::Shape(shape))) = (&call.callee, call.args.last()) else { continue };
+        if ![memory::ALLOC, memory::ALLOC_TENSOR].contains(&op.name) {
+            continue;
+        }
+        for (dim, value) in shape.iter().filter_map(least_value) {
+            least.entry(dim).and_modify(|it: &mut i64| *it = value.max(*it)).or_insert(value);
+        }
+    }
+    least
 }
 
 /// The only dimension in `extent`, and its smallest value for which `extent` is not negative; `None` if that is every
@@ -106,13 +109,13 @@ fn value(expr: &PrimExpr, dim: i64) -> Option<i64> {
 impl FunctionCodegen<'_, '_> {
     /// Emits checks of the bounds of the dimensions that `ty` mentions and that are not checked yet. It is the type of a
     /// parameter, or of a field of one, which `place` names.
-    pub(super) fn check_bounds(&mut self, ty: &Type, place: &str, bounds: &mut Bounds) {
+    pub(super) fn check_bounds(&mut self, ty: &Type, place: &str) {
         let dims: &[PrimExpr] = match ty {
             Type::Tensor(it) => it.known_shape().unwrap_or_default(),
             Type::Shape(it) => it.values.as_deref().unwrap_or_default(),
             Type::Tuple(fields) => {
                 for (i, field) in fields.iter().enumerate() {
-                    self.check_bounds(field, &format!("{place}.{i}"), bounds);
+                    self.check_bounds(field, &format!("{place}.{i}"));
                 }
                 return;
             }
@@ -121,17 +124,31 @@ impl FunctionCodegen<'_, '_> {
             }
         };
         for (axis, dim) in (0..).zip(dims) {
-            dim.as_var().into_iter().for_each(|dim| self.check_bound(dim, place, Some(axis), bounds));
+            dim.as_var().into_iter().for_each(|dim| self.check_bound(dim, place, Some(axis)));
         }
     }
 
-    /// Emits a check of the bounds of `dim`, if it has bounds.
-    pub(super) fn check_bound(&mut self, dim: &Var, arg: &str, axis: Option<u32>, bounds: &mut Bounds) {
-        if let (Some(bound), Some(&src)) = (bounds.of(dim), self.regs.get(&dim.id()))
-            && bounds.checked.insert(dim.id())
-        {
-            let (dim, arg) = (dim.name().into(), arg.into());
-            self.code.emit(Instruction::CheckBound { src, bound, dim, arg, axis });
+    /// Emits a check of the bounds of `dim`, if it has bounds, and remembers where it comes from.
+    pub(super) fn check_bound(&mut self, dim: &Var, arg: &str, axis: Option<u32>) {
+        if self.dims.iter().any(|it| it.var.id() == dim.id()) {
+            return;
+        }
+        let dim = Dim { var: dim.clone(), arg: arg.into(), axis };
+        if let (Some(bound), Some(&src)) = (dim.var.bound(), self.regs.get(&dim.var.id())) {
+            self.code.emit(dim.check(src, bound));
+        }
+        self.dims.push(dim);
+    }
+
+    /// Emits checks that no tensor which `body` makes, outside of its branches, has a negative extent.
+    pub(super) fn check_least_values(&mut self, body: &Body) {
+        let least = least_values(body);
+        for dim in &self.dims {
+            if let (Some(&least), Some(&src)) = (least.get(&dim.var.id()), self.regs.get(&dim.var.id()))
+                && let Some(bound) = dim.at_least(least)
+            {
+                self.code.emit(dim.check(src, bound));
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use tvm_runtime::vm::{Executable, Instruction, IntOperand, Reg, Regs, VmFunction, VmParam};
 use tvm_runtime::{ALIGNMENT, Device, Tensor};
 
-use super::bounds::Bounds;
+use super::bounds::Dim;
 use super::builder::{Code, Tables, relax_functions};
 use super::value_type::value_type;
 use crate::ir::{BaseFunc, GlobalVar, IRModule, IrError, Op, Type, Var, VarId};
@@ -42,7 +42,8 @@ pub fn vm_codegen(module: &IRModule, device: Device) -> Result<(IRModule, Execut
 }
 
 fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<VmFunction, IrError> {
-    let mut codegen = FunctionCodegen { tables, code: Code::default(), regs: FxHashMap::default() };
+    let mut codegen =
+        FunctionCodegen { tables, code: Code::default(), regs: FxHashMap::default(), dims: Vec::new() };
     let regs: Vec<Reg> = func.params.iter().map(|param| codegen.define(param)).collect();
     let mut deferred = Vec::new();
     for (param, reg) in func.params.iter().zip(regs) {
@@ -50,10 +51,9 @@ fn function(tables: &mut Tables<'_>, gv: &GlobalVar, func: &Function) -> Result<
         codegen.check(param.ty(), reg, &context, &mut deferred)?;
     }
     codegen.check_deferred(deferred)?;
-    let mut bounds = Bounds::new(func);
     for param in func.params.iter() {
-        codegen.check_bound(param, param.name(), None, &mut bounds);
-        codegen.check_bounds(param.ty(), param.name(), &mut bounds);
+        codegen.check_bound(param, param.name(), None);
+        codegen.check_bounds(param.ty(), param.name());
     }
     let public = !func.attrs.bool("private").unwrap_or(false);
     for param in func.params.iter().filter(|_| public) {
@@ -88,6 +88,8 @@ pub(super) struct FunctionCodegen<'a, 'm> {
     pub(super) code: Code,
     /// Registers of variables and symbolic dimensions.
     pub(super) regs: FxHashMap<VarId, Reg>,
+    /// The dimensions of the parameters.
+    pub(super) dims: Vec<Dim>,
 }
 
 impl FunctionCodegen<'_, '_> {
@@ -114,6 +116,7 @@ impl FunctionCodegen<'_, '_> {
     /// Emits code that computes `body` and delivers its result to `dest`.
     pub(super) fn body(&mut self, body: &Body, dest: Dest) -> Result<(), IrError> {
         crate::support::with_stack(|| {
+            self.check_least_values(body);
             let mut bindings = body.bindings().peekable();
             while let Some(binding) = bindings.next() {
                 let last = bindings.peek().is_none() && body.ret.as_var() == Some(&binding.var);
