@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use tvm_runtime::DimBound;
-use tvm_runtime::vm::{Instruction, IntOpKind, Reg};
+use tvm_runtime::vm::{Instruction, Reg};
 
 use super::codegen::FunctionCodegen;
 use super::shape::int_op;
@@ -15,8 +15,8 @@ use crate::relax::{Arg, Body, Callee, Expr};
 use crate::support::with_stack;
 use crate::tir::{PrimExpr, any_expr};
 
-/// The largest minimum that is looked for: images and sequences are not longer.
-const LIMIT: i64 = 1 << 24;
+/// The largest minimum that is looked for: windows are not larger.
+const LIMIT: i64 = 1 << 12;
 
 /// A dimension of a parameter.
 pub(super) struct Dim {
@@ -57,8 +57,8 @@ fn least_values(body: &Body) -> FxHashMap<VarId, i64> {
     least
 }
 
-/// The only dimension in `extent`, and its smallest value for which `extent` is not negative; `None` if that is every
-/// value, or `extent` may decrease again.
+/// The only dimension in `extent`, and the smallest of its values for which `extent` is not negative; `None` if that is the first
+/// value, or none up to [`LIMIT`].
 fn least_value(extent: &PrimExpr) -> Option<(VarId, i64)> {
     let mut dims = Vec::new();
     any_expr(extent, &mut |it| {
@@ -69,38 +69,25 @@ fn least_value(extent: &PrimExpr) -> Option<(VarId, i64)> {
     if dims.iter().any(|other| other.id() != dim.id()) {
         return None;
     }
-    let is_negative = |at: i64| Some(value(extent, at)? < 0);
-    let mut below = dim.bound().map_or(0, |it| it.min());
-    if !is_negative(below)? {
-        return None;
+    let first = dim.bound().map_or(0, |it| it.min());
+    let mut at = first;
+    while value(extent, at)? < 0 {
+        at = Some(at + 1).filter(|it| *it <= LIMIT)?;
     }
-    let mut least = below + 1;
-    while is_negative(least)? {
-        (below, least) = (least, least.checked_mul(2).filter(|it| *it <= LIMIT)?);
-    }
-    while least - below > 1 {
-        let middle = below.midpoint(least);
-        if is_negative(middle)? { below = middle } else { least = middle }
-    }
-    Some((dim.id(), least))
+    (at > first).then(|| (dim.id(), at))
 }
 
-/// The value of an expression at `dim`, its only dimension, if it does not decrease with it.
+/// The value of an integer expression whose only dimension is `dim`; `None` where it overflows or is of another kind.
 fn value(expr: &PrimExpr, dim: i64) -> Option<i64> {
     with_stack(|| match expr {
         PrimExpr::IntImm(it) => Some(it.value),
         PrimExpr::Var(_) => Some(dim),
         PrimExpr::Cast(it) if it.dtype.bits() >= it.value.dtype().bits() => value(&it.value, dim),
-        PrimExpr::Binary(it) => {
-            let op = int_op(it.op);
-            let increases = match op {
-                IntOpKind::Add | IntOpKind::Min | IntOpKind::Max => true,
-                IntOpKind::Sub => it.b.as_int().is_some(),
-                IntOpKind::Mul => [&it.a, &it.b].iter().any(|it| it.as_int().is_some_and(|it| it >= 0)),
-                IntOpKind::FloorDiv | IntOpKind::TruncDiv => it.b.as_int().is_some_and(|it| it > 0),
-                _ => false,
-            };
-            increases.then(|| op.eval(value(&it.a, dim)?, value(&it.b, dim)?)).flatten()
+        PrimExpr::Not(it) => Some(i64::from(value(&it.value, dim)? == 0)),
+        PrimExpr::Binary(it) => int_op(it.op).eval(value(&it.a, dim)?, value(&it.b, dim)?),
+        PrimExpr::Select(it) => {
+            let chosen = if value(&it.condition, dim)? != 0 { &it.true_value } else { &it.false_value };
+            value(chosen, dim)
         }
         _ => None,
     })
@@ -164,6 +151,10 @@ mod tests {
         let at_least_8 = Var::index("k").within(DimBound::between(8, i64::MAX).ok());
         let dim = |it: &Var| PrimExpr::from(it);
         let of = |op, a: PrimExpr, b: i64| binary(op, a, PrimExpr::index(b));
+        let select = |a: PrimExpr, negative: PrimExpr| {
+            let condition = of(BinaryOp::Lt, a.clone(), 0);
+            PrimExpr::select(condition, negative, a)
+        };
         for (extent, least) in [
             (dim(&n), None),
             (dim(&n) - 2, Some(2)),
@@ -172,6 +163,8 @@ mod tests {
             (of(BinaryOp::FloorDiv, dim(&n) - 300, 7) - 4, Some(328)),
             (of(BinaryOp::Max, dim(&n) - 5, 0), None),
             (of(BinaryOp::Min, dim(&n), 4) - 2, Some(2)),
+            // The end of a slice without its last element, which counts from the end for 0.
+            (binary(BinaryOp::Max, select(dim(&n) - 1, dim(&n) * 2 - 1), PrimExpr::index(0)) - 3, Some(4)),
             // Never enough; the extent decreases; two dimensions; the bounds suffice.
             (of(BinaryOp::Min, dim(&n), 4) - 5, None),
             (PrimExpr::index(3) - dim(&n), None),
