@@ -69,3 +69,12 @@ pub(super) fn bound_call(
     let var = Var::with_span(name, infer_type(&value, module).ok()?, span.clone());
     Some(Binding::new(var, value))
 }
+
+/// A call like `call`, of `data` in place of the first argument, bound to a new variable; `None` if it is ill-typed.
+pub(super) fn bound_call_on(module: &IRModule, call: &Call, data: Arg) -> Option<Binding> {
+    let mut args = call.args.to_vec();
+    *args.first_mut()? = data;
+    let op = op_name(call)?;
+    let name = op.rsplit('.').next().unwrap_or(op);
+    bound_call(module, name, op, &args, call.attrs.clone(), &call.span)
+}

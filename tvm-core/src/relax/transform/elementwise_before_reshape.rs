@@ -12,7 +12,7 @@
 //!
 //! TVM counterpart: none; `relax.transform.ReorderTakeAfterMatmul` is another exchange of neighbours.
 
-use super::calls::{Calls, bound_call, op_name};
+use super::calls::{Calls, bound_call, bound_call_on, op_name};
 use crate::ir::{IRModule, Type, structural_equal};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::walk_binding;
@@ -126,11 +126,7 @@ impl Exchange<'_> {
 
     /// A call like `call`, of `data` in place of the first argument.
     fn emit(&mut self, call: &Call, data: Arg) -> Option<Arg> {
-        let mut args = call.args.to_vec();
-        *args.first_mut()? = data;
-        let op = op_name(call)?;
-        let name = op.rsplit('.').next().unwrap_or(op);
-        let binding = bound_call(self.module, name, op, &args, call.attrs.clone(), &call.span)?;
+        let binding = bound_call_on(self.module, call, data)?;
         let var = Arg::from(&binding.var);
         self.bindings.push(binding);
         Some(var)

@@ -13,7 +13,7 @@
 
 use tvm_runtime::{DataType, Tensor};
 
-use super::calls::{Calls, bound_call, op_name};
+use super::calls::{Calls, bound_call_on, op_name};
 use crate::ir::{IRModule, structural_equal};
 use crate::pass::{Pass, function_pass};
 use crate::relax::mutator::walk_binding;
@@ -124,11 +124,7 @@ impl Narrow<'_> {
 
     /// A call like `call`, of `data` in place of the first argument.
     fn emit(&mut self, call: &Call, data: Arg) -> Option<Arg> {
-        let mut args = call.args.to_vec();
-        *args.first_mut()? = data;
-        let op = op_name(call)?;
-        let name = op.rsplit('.').next().unwrap_or(op);
-        let binding = bound_call(self.module, name, op, &args, call.attrs.clone(), &call.span)?;
+        let binding = bound_call_on(self.module, call, data)?;
         let var = Arg::from(&binding.var);
         self.bindings.push(binding);
         Some(var)
